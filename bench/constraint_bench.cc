@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "bench/constraint_step.h"
 #include "core/random.h"
 #include "engine/constraint/constraint.h"
 #include "engine/cpu/controlled_draw.h"
@@ -156,24 +157,41 @@ Result<ConstraintBenchReport> RunConstraintBench(const ConstraintBenchOptions& o
     report.compile_ms = i == 0 ? took : std::min(report.compile_ms, took);
   }
   Texts(options, report.vocabulary).Draw(constraint, report);
+  if (options.steps) {
+    ConstraintCompiler compiler(vocabulary.tokens);  // its automaton is new
+    TM_ASSIGN_OR_RETURN(constraint, compiler.Compile(part));
+    TM_ASSIGN_OR_RETURN(const ConstraintStepReport step,
+                        MeasureConstraintStep(constraint, {.seed = options.seed}));
+    report.plain_step_ms = step.plain_ms;
+    report.held_step_ms = step.held_ms;
+  }
   return report;
 }
 
 std::string ConstraintBenchReport::ToText() const {
+  std::string steps;
+  if (plain_step_ms > 0) {
+    steps = fmt::format(
+        "a step of 64 sequences {:.1f} ms, under the schema {:.1f} ms: {:.1f} %, at "
+        "most {:.0f} %\n",
+        plain_step_ms, held_step_ms, 100 * held_step_ms / plain_step_ms, 100 * kStepMax);
+  }
   return fmt::format(
-      "vocabulary of {} tokens: {:.0f} ms, once for a model\n"
-      "schema of 40 fields compiled: {:.1f} ms, at most {:.0f}\n"
-      "{} draws: masks {:.1f} us each, the slowest {:.2f} ms\n"
-      "a draw without constraint {:.1f} us, under a mask {:.1f} us\n",
-      vocabulary, vocabulary_ms, compile_ms, kCompileMsMax, draws, mask_us, worst_mask_ms,
-      plain_draw_us, held_draw_us);
+             "vocabulary of {} tokens: {:.0f} ms, once for a model\n"
+             "schema of 40 fields compiled: {:.1f} ms, at most {:.0f}\n"
+             "{} draws: masks {:.1f} us each, the slowest {:.2f} ms\n"
+             "a draw without constraint {:.1f} us, under a mask {:.1f} us\n",
+             vocabulary, vocabulary_ms, compile_ms, kCompileMsMax, draws, mask_us, worst_mask_ms,
+             plain_draw_us, held_draw_us) +
+         steps;
 }
 
 std::string ConstraintBenchReport::ToJson() const {
   return nlohmann::ordered_json{{"vocabulary", vocabulary},       {"vocabulary_ms", vocabulary_ms},
                                 {"compile_ms", compile_ms},       {"mask_us", mask_us},
                                 {"worst_mask_ms", worst_mask_ms}, {"plain_draw_us", plain_draw_us},
-                                {"held_draw_us", held_draw_us},   {"draws", draws}}
+                                {"held_draw_us", held_draw_us},   {"draws", draws},
+                                {"plain_step_ms", plain_step_ms}, {"held_step_ms", held_step_ms}}
       .dump();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,12 @@ struct WordVocabulary {
     return WordVocabulary(std::move(words));
   }
 };
+
+// Whether the whole text is one of the language.
+inline bool TakesText(const Constraint& constraint, std::string_view text) {
+  ConstraintAutomaton& automaton = *constraint.automaton;
+  return automaton.Accepts(automaton.Follow(automaton.start(), text));
+}
 
 // A whole text drawn under the constraint; empty `ended`: it had more tokens than `most`.
 struct DrawnText {

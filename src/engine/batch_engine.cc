@@ -27,9 +27,9 @@ class BatchEngine final : public Engine {
     if (start.prompt.empty()) return Invalid(who + ": the prompt is empty");
     TM_RETURN_IF_ERROR(CheckTokens(start.prompt).WithContext(who + ": prompt"));
     TM_RETURN_IF_ERROR(CheckRoom(start.prompt.size(), start.turn).WithContext(who));
-    const bool scored = start.turn.prompt_logprobs >= 0;
+    const bool scored = start.turn.prompt_logprobs >= 0 || start.turn.prompt_state;
     if (scored && !backend_->Scores()) {
-      return Invalid("log-probabilities of a prompt are not available on a GPU");
+      return Invalid("log-probabilities and embeddings of a prompt are not available on a GPU");
     }
     if (sequences_.size() >= options_.max_sequences) {
       return Full("the engine holds " + std::to_string(sequences_.size()) +
@@ -285,7 +285,7 @@ class BatchEngine final : public Engine {
       Sequence& s = *plan[i].sequence;
       scheduler_.Started(s, plan[i].rows);
       step.draws.push_back({segments_[i].draw ? &s : nullptr, s.weights.version,
-                            segments_[i].score >= 0 ? &s : nullptr});
+                            segments_[i].score >= 0 || segments_[i].state ? &s : nullptr});
       step.policies.push_back(s.weights.policy);
       step.places.push_back(segments_[i].weights);
       if (!segments_[i].draw) continue;
@@ -346,24 +346,33 @@ class BatchEngine final : public Engine {
                      : nullptr,
             .score = scores ? s.turn.prompt_logprobs : -1,
             .next = scores && behind < s.tokens.size() ? s.tokens[behind] : -1,
-            .weights = versions_.PlaceOf(s.weights)};
+            .state = scores && s.turn.prompt_state,
+            .weights = versions_.PlaceOf(s.weights),
+            // The step under way tells those up to the row it draws from.
+            .routed = s.drawing > 0 ? s.cached : s.routed};
   }
 
-  // Whether rows are of a prompt whose log-probabilities are asked for. What was computed and lost
-  // before the first draw is scored again.
+  // Whether rows are of a prompt whose log-probabilities or states are asked for. What was computed
+  // and lost before the first draw is scored again.
   static bool AsksScores(Sequence& s, int32_t rows) {
     const bool begun = s.turned > static_cast<int32_t>(s.turn.forced.size());
-    if (s.turn.prompt_logprobs < 0 || begun) return false;
+    if ((s.turn.prompt_logprobs < 0 && !s.turn.prompt_state) || begun) return false;
     if (s.cached == 0) {
       s.scored = 0;
       s.output.prompt.clear();
+      s.output.prompt_state.clear();
     }
-    if (s.cached != s.scored || s.scored + 1 >= s.prompt_length) return false;
+    // Of the last token of a prompt nothing is known but its state.
+    const int32_t rows_max = s.prompt_length - (s.turn.prompt_state ? 0 : 1);
+    if (s.cached != s.scored || s.scored >= rows_max) return false;
     s.scored += rows;
     return true;
   }
 
   static void TakeScores(Sequence& s, Drawn& drawn) {
+    std::vector<float>& sum = s.output.prompt_state;
+    sum.resize(std::max(sum.size(), drawn.state.size()));
+    for (size_t i = 0; i < drawn.state.size(); ++i) sum[i] += drawn.state[i];
     for (PromptLogprob& score : drawn.scores) {
       if (static_cast<int32_t>(s.output.prompt.size()) + 1 >= s.prompt_length) return;
       s.output.prompt.push_back(std::move(score));

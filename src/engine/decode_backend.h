@@ -35,7 +35,9 @@ struct StepSegment {
   // token behind the last row is `next`; negative: there is none, or it is drawn.
   int32_t score = -1;
   TokenId next = -1;
+  bool state = false;   // what its rows leave behind the last layer is added up
   int32_t weights = 0;  // computed with what is in this place
+  int32_t routed = 0;   // of a draw: the experts of the rows below are known
 };
 
 struct Drawn {
@@ -48,6 +50,10 @@ struct Drawn {
   // EncodeSupport of what it was drawn from, where the sampling truncates; at temperature 0 empty.
   std::string support{};
   std::vector<PromptLogprob> scores{};  // where the segment asks for them, by row
+  // Of a model with experts, those of the rows from StepSegment::routed to the one it was drawn
+  // from, also of rows that were in the cache: [row][DecoderPlan::ChoicesOfToken()].
+  std::vector<uint16_t> experts{};
+  std::vector<float> state{};  // where it asks for that
 };
 
 // Not thread-safe but for Prepare; the engine's thread calls.
@@ -71,7 +77,7 @@ class DecodeBackend {
   // Waits for the older of the steps under way. `drawn` has one place for each of its segments,
   // filled where it draws.
   virtual Status Finish(std::span<Drawn> drawn) = 0;
-  // Whether segments can ask for scores.
+  // Whether segments can ask for scores and states.
   virtual bool Scores() const { return false; }
   // Whether a token drawn this way can be the input of a step that is started before it is known.
   virtual bool Foresees(const SamplingParams& sampling) const = 0;
@@ -91,6 +97,7 @@ struct BackendOptions {
   int32_t adapters = 0;         // adapters of other policies held at once: the places behind them
   int64_t adapter_rank = 0;     // the largest that they have; a GPU keeps room for it
   bool fixed_base = false;      // new weights bring at most another adapter
+  bool int8_weights = false;    // on a CPU: matrices in eight bits with a scale for each row
 };
 
 // Floating-point numbers on the CPU, by the kernels of cpu_kernels.h.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/token_experts.h"
 #include "core/token_support.h"
 #include "engine/turn_controls.h"
 #include "model/policy_version.h"
@@ -51,6 +52,8 @@ struct TurnParams {
   // alternatives each. -1: not asked. Only of a turn that begins a sequence, whose prompt is then
   // computed anew.
   int32_t prompt_logprobs = -1;
+  // TurnOutput::prompt_state is asked for, likewise; not together with prompt_logprobs.
+  bool prompt_state = false;
 };
 
 // Who reads the deltas of a streamed sequence: a port has a feed for each.
@@ -121,6 +124,9 @@ struct TurnOutput {
   // What each token was drawn from, where the sampling truncates at a temperature above 0 and the
   // engine knows. Else empty.
   TokenSupports supports;
+  // Of a model with experts, those of each token it read up to the one before the turn's last, from
+  // where the turn before ended; also of what was in the cache. Empty where nobody knows.
+  TokenExperts experts;
   std::vector<TokenVersionRun> versions;
   TurnFinish finish = TurnFinish::kStop;
   StopMatch stop;
@@ -131,6 +137,9 @@ struct TurnOutput {
   uint32_t cached_tokens = 0;
   // Of each token of the prompt but the first, where TurnParams::prompt_logprobs asks for them.
   std::vector<PromptLogprob> prompt;
+  // What the prompt's tokens leave behind the last layer and its norm, added up, where
+  // TurnParams::prompt_state asks for it.
+  std::vector<float> prompt_state;
   // The last bytes of the turn that may turn out to begin a stop string; not to be shown yet.
   uint32_t held_bytes = 0;
   double place_ms = 0;  // that the turn waited for room in the engine

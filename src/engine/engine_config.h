@@ -17,6 +17,16 @@ struct EngineConfig {
               "the memory of a whole set; 1 on a GPU",
        .min = 1,
        .max = 64});
+  TM_KEY(
+      bool, exact, true,
+      {.doc = "On a CPU, engine and learner compute log-probabilities that are equal to the last "
+              "bit, so that the ratio of on-policy tokens is 1; no effect with adapters, experts, "
+              "truncated sampling, engine.weights = int8, servers, or on a GPU (engine.md)"});
+  TM_KEY(
+      std::string, weights, "float32",
+      {.doc = "Matrices of an engine on a CPU: float32; int8: whole numbers with a scale for each "
+              "row, a quarter of the memory and faster for few sequences (engine.md)",
+       .choices = {"float32", "int8"}});
   TM_KEY(std::string, backend, "own",
          {.doc = "What generates: own, in this process; vllm, sglang: servers; see backends.md",
           .choices = {"own", "vllm", "sglang"}});

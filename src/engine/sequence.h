@@ -46,6 +46,7 @@ struct Sequence {
   std::chrono::steady_clock::time_point waits_since{};  // while it waits
   TurnOutput output;   // of the turn under way; of a streamed one what was not told yet
   int32_t turned = 0;  // tokens of the turn, forced and drawn
+  int32_t routed = 0;  // rows whose experts were told
   int32_t scored = 0;  // rows of the prompt whose scores were asked for
   std::string tail;    // the last bytes of the turn, while stop strings are looked for
   std::vector<uint32_t> tail_tokens;  // which token each of them is of

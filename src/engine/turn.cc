@@ -104,10 +104,12 @@ void AppendPart(TurnOutput& whole, TurnOutput part) {
   AppendAll(whole.model_logprobs, part.model_logprobs);
   AppendAll(whole.top, part.top);
   whole.supports.Append(part.supports);
+  whole.experts.Append(part.experts);
   for (const TokenVersionRun& run : part.versions) {
     CountVersion(whole.versions, run.version, run.tokens);
   }
   AppendAll(whole.prompt, part.prompt);
+  if (!part.prompt_state.empty()) whole.prompt_state = std::move(part.prompt_state);
   whole.id = part.id;
   whole.finish = part.finish;
   whole.stop = part.stop;
@@ -134,6 +136,9 @@ Status CheckTurn(const TurnParams& turn, bool has_bytes) {
     return Invalid("top_logprobs must be at most " + std::to_string(kTopLogprobsMax));
   }
   TM_RETURN_IF_ERROR(CheckControls(turn.controls));
+  if (turn.prompt_state && turn.prompt_logprobs >= 0) {
+    return Invalid("prompt_state and prompt_logprobs are not asked for together");
+  }
   if (turn.prompt_logprobs < -1 || turn.prompt_logprobs > kTopLogprobsMax) {
     return Invalid("prompt_logprobs must be at most " + std::to_string(kTopLogprobsMax));
   }
@@ -178,6 +183,13 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
   if (static_cast<size_t>(s.turned) == s.turn.forced.size() && s.turned > 0) {
     AppendForced(s, version, !drawn.support.empty());
   }
+  if (!drawn.experts.empty()) {
+    const auto rows = static_cast<uint32_t>(s.tokens.size()) - static_cast<uint32_t>(s.routed);
+    out.experts.Append({.first = static_cast<uint32_t>(s.routed),
+                        .choices = static_cast<uint32_t>(drawn.experts.size()) / rows,
+                        .chosen = std::move(drawn.experts)});
+    s.routed = static_cast<int32_t>(s.tokens.size());
+  }
   ++s.turned;
   s.controls.Take(drawn.id);
   s.tokens.push_back(drawn.id);
@@ -194,7 +206,8 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
   out.held_bytes = 0;
   if (std::find(stops.begin(), stops.end(), drawn.id) != stops.end() ||
       (!s.turn.stop_strings.empty() && CompletesStop(s, token_bytes(drawn.id)))) {
-    out.finish = TurnFinish::kStop;
+    // What was cut short of its form did not stop by itself.
+    out.finish = s.controls.astray() ? TurnFinish::kLength : TurnFinish::kStop;
     return true;
   }
   if (s.turned >= s.turn.max_new_tokens || s.controls.astray()) {

@@ -75,6 +75,7 @@ std::unique_ptr<AnswerStream> MakeAnswerStream(const ChatRequest& request, Answe
       return MakeGenerateStream(request, std::move(head));
     case Api::kTokenize:
     case Api::kDetokenize:
+    case Api::kEmbeddings:
       break;
   }
   return nullptr;
@@ -94,6 +95,8 @@ std::string WholeBody(const ChatRequest& request, const AnswerHead& head, const 
       return DumpWire({{"input_tokens", answer.usage.prompt}});
     case Api::kGenerate:
       return DumpWire(GenerateBody(request, head, answer));
+    case Api::kEmbeddings:
+      return DumpWire(EmbeddingsBody(request, head, answer));
     case Api::kTokenize:
     case Api::kDetokenize:
       break;

@@ -90,6 +90,7 @@ struct AnswerChoice {
   std::vector<TokenRecord> tokens;
   // Where the request asks for its log-probabilities or for an echo.
   std::vector<PromptRecord> prompt;
+  std::vector<float> embedding;  // of the prompt, where the request is for that
   AnswerEnd end;
 
   void Add(const AnswerDelta& delta);
@@ -135,6 +136,7 @@ std::unique_ptr<AnswerStream> MakeCompletionsStream(const ChatRequest& request, 
 std::unique_ptr<AnswerStream> MakeResponsesStream(const ChatRequest& request, AnswerHead head);
 std::unique_ptr<AnswerStream> MakeMessagesStream(const ChatRequest& request, AnswerHead head);
 std::unique_ptr<AnswerStream> MakeGenerateStream(const ChatRequest& request, AnswerHead head);
+WireJson EmbeddingsBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
 WireJson GenerateBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
 WireJson ChatBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
 WireJson CompletionsBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);

@@ -49,7 +49,8 @@ TEST(AnswerShape, EveryServersWordsForItAreRead) {
             PartKind::kSchema);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_regex":"a+")")), PartKind::kRegex);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_choice":["a","b"])")), PartKind::kChoice);
-  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_grammar":"root ::= \"a\"")")), PartKind::kGrammar);
+  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_grammar":"root ::= \"a\"")")),
+            PartKind::kGrammar);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("structured_outputs":{"json":)" + schema + "}")),
             PartKind::kSchema);
   EXPECT_EQ(kind(Api::kCompletions,
@@ -77,6 +78,7 @@ TEST(AnswerShape, ControlsAreReadAndBounded) {
       "repetition_penalty":1.2,"logit_bias":{"7":-100,"9":3},"min_tokens":4,"ignore_eos":true,
       "stop_token_ids":[5],"prompt_logprobs":2)"));
   EXPECT_EQ(request.sampling.presence_penalty, 0.5);
+  EXPECT_EQ(Parsed(Api::kChat, ChatBodyWith(R"("n_predict":7)")).sampling.max_tokens, 7);
   EXPECT_EQ(request.sampling.frequency_penalty, -1);
   EXPECT_EQ(request.sampling.repetition_penalty, 1.2);
   EXPECT_THAT(request.sampling.logit_bias,

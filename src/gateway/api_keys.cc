@@ -74,13 +74,18 @@ Status SetField(std::string_view key, std::string_view value, Tenant& tenant) {
     tenant.metrics = value == "yes";
     return Ok();
   }
+  if (key == "policy") {
+    if (value.empty()) return Invalid("\"policy\" must be the name of an adapter");
+    tenant.policy = value;
+    return Ok();
+  }
   return Invalid("no field \"" + Beginning(key, 40) +
-                 "\"; there are tenant, consent, rate, concurrency and metrics");
+                 "\"; there are tenant, consent, rate, concurrency, policy and metrics");
 }
 
 bool SameLimits(const Tenant& a, const Tenant& b) {
   return a.consent == b.consent && a.requests_per_minute == b.requests_per_minute &&
-         a.concurrency == b.concurrency && a.metrics == b.metrics;
+         a.concurrency == b.concurrency && a.metrics == b.metrics && a.policy == b.policy;
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ enum class Api : uint8_t {
   kGenerate,     // POST /inference/v1/generate
   kTokenize,     // POST /tokenize
   kDetokenize,   // POST /detokenize
+  kEmbeddings,   // POST /v1/embeddings
 };
 
 // The request is rendered and encoded, and nothing is drawn.
@@ -36,9 +37,14 @@ inline bool CountsOnly(Api api) {
   return api == Api::kCountTokens || api == Api::kTokenize;
 }
 
+// There is an answer that a session could record.
+inline bool DrawsAnswer(Api api) {
+  return !CountsOnly(api) && api != Api::kEmbeddings;
+}
+
 // Its prompts are taken as they are; there are no messages.
 inline bool HasRawPrompts(Api api) {
-  return api == Api::kCompletions || api == Api::kGenerate;
+  return api == Api::kCompletions || api == Api::kGenerate || api == Api::kEmbeddings;
 }
 
 // The bounds of a request beside the size of its body, which is the route's.
@@ -135,6 +141,7 @@ struct ChatRequest {
   bool return_token_ids = false;     // ids, log-probabilities and policy versions
   bool tokens_as_ids = false;        // log-probabilities name tokens by their ids
   bool return_token_strs = false;    // of /tokenize
+  bool base64 = false;               // of /v1/embeddings: numbers are float32 in base64
   int32_t priority = 0;              // the lowest first, among those of one tenant
   bool hide_reasoning = false;       // the reasoning travels only inside an opaque field
   bool encrypted_reasoning = false;  // reasoning items carry `encrypted_content`

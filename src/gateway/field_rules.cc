@@ -10,7 +10,7 @@
 namespace tidemill {
 namespace {
 
-constexpr size_t kApiCount = 8;
+constexpr size_t kApiCount = 9;
 
 using RuleIndex = std::unordered_map<std::string, const FieldRule*>;
 
@@ -36,7 +36,7 @@ const RuleIndex& IndexOf(Api api) {
   static const std::array<RuleIndex, kApiCount> indexes = {
       IndexRules(Api::kChat),     IndexRules(Api::kCompletions), IndexRules(Api::kResponses),
       IndexRules(Api::kMessages), IndexRules(Api::kCountTokens), IndexRules(Api::kGenerate),
-      IndexRules(Api::kTokenize), IndexRules(Api::kDetokenize)};
+      IndexRules(Api::kTokenize), IndexRules(Api::kDetokenize),  IndexRules(Api::kEmbeddings)};
   return indexes[static_cast<size_t>(api)];
 }
 
@@ -71,6 +71,8 @@ std::span<const FieldRule> FieldRules(Api api) {
       return kTokenizeRules;
     case Api::kDetokenize:
       return kDetokenizeRules;
+    case Api::kEmbeddings:
+      return kEmbeddingsRules;
   }
   return {};
 }

@@ -52,5 +52,6 @@ extern const std::span<const FieldRule> kMessagesRules;
 extern const std::span<const FieldRule> kGenerateRules;
 extern const std::span<const FieldRule> kTokenizeRules;
 extern const std::span<const FieldRule> kDetokenizeRules;
+extern const std::span<const FieldRule> kEmbeddingsRules;
 
 }  // namespace tidemill

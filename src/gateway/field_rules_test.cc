@@ -26,7 +26,8 @@ constexpr ApiName kApis[] = {{Api::kChat, "chat"},
                              {Api::kMessages, "messages"},
                              {Api::kGenerate, "generate"},
                              {Api::kTokenize, "tokenize"},
-                             {Api::kDetokenize, "detokenize"}};
+                             {Api::kDetokenize, "detokenize"},
+                             {Api::kEmbeddings, "embeddings"}};
 
 // The least that each API takes.
 WireJson SmallBody(Api api) {
@@ -47,6 +48,8 @@ WireJson SmallBody(Api api) {
       return {{"model", "m"}, {"messages", {hi}}};
     case Api::kDetokenize:
       return {{"tokens", {1}}};
+    case Api::kEmbeddings:
+      return {{"model", "m"}, {"input", "hi"}};
   }
   return {};
 }

@@ -17,9 +17,11 @@ namespace {
 constexpr size_t kGuestConnections = 64;  // of one agent
 constexpr std::string_view kFeedbackPath = "/v1/feedback";
 constexpr size_t kFeedbackBytesMax = 64 * 1024;
+constexpr size_t kMcpBytesMax = size_t{4} << 20;
 
 bool IsApiPath(const std::string& path) {
-  return path == "/v1" || path.rfind("/v1/", 0) == 0 || ApiOfPath(path).has_value();
+  return path == kMcpPath || path == "/v1" || path.rfind("/v1/", 0) == 0 ||
+         ApiOfPath(path).has_value();
 }
 
 // Errors of paths that are no API's have OpenAI's shape, or Anthropic's for its clients.
@@ -102,6 +104,7 @@ Status Gateway::Listen() {
   http.port = options_.port;
   http.own_access = true;
   http.other_origins = cors_.on();
+  http.changes = options_.mcp != nullptr;
   http.give_way = false;
   http.connections_max = options_.connections_max;
   http.pending_max = options_.connections_max;
@@ -189,11 +192,16 @@ HttpRoute Gateway::Route(const HttpRequest& whole) {
   route.aside = IsOperators(head);
   route.body_bytes_max = ApiOfPath(head.path)         ? options_.body_bytes_max
                          : head.path == kFeedbackPath ? kFeedbackBytesMax
+                         : head.path == kMcpPath      ? kMcpBytesMax
                                                       : 4096;
   if (cors_.Refuses(head)) {
     route.refusal = ErrorReply(
         ShapeFor(head),
         {.status = 403, .message = "Pages of this origin may not ask (gateway.cors)"}, {});
+    return route;
+  }
+  if ((head.method == "PUT" || head.method == "DELETE") && head.path != kMcpPath) {
+    route.refusal = Refuse(head, 405, "only GET, HEAD and POST are supported");
     return route;
   }
   if (head.method == "OPTIONS") {
@@ -258,7 +266,17 @@ ServedModel Gateway::Model(std::string name) const {
           .context_tokens = options_.plan.context_tokens};
 }
 
-HttpResponse Gateway::AnswerGet(const HttpRequest& request, const HttpHeaders& headers) {
+std::vector<ServedModel> Gateway::ModelsFor(const std::optional<Tenant>& tenant) const {
+  if (tenant && !tenant->policy.empty()) return {Model(tenant->policy)};
+  std::vector<ServedModel> models = {Model(policy_.name)};
+  if (options_.adapters != nullptr) {
+    for (std::string& name : options_.adapters->names()) models.push_back(Model(std::move(name)));
+  }
+  return models;
+}
+
+HttpResponse Gateway::AnswerGet(const HttpRequest& request, const std::optional<Tenant>& tenant,
+                                const HttpHeaders& headers) {
   constexpr std::string_view kModels = "/v1/models";
   const std::string& path = request.path;
   const bool anthropic = !request.Header("anthropic-version").empty();
@@ -278,17 +296,15 @@ HttpResponse Gateway::AnswerGet(const HttpRequest& request, const HttpHeaders& h
   if (path == "/" || path == "/api/hello") return TextResponse(200, "tidemill\n");
   if (path == "/metrics") return MetricsResponse(metrics_.Text());
   if (path == kModels) {
-    std::vector<ServedModel> models = {Model(policy_.name)};
-    if (options_.adapters != nullptr) {
-      for (std::string& name : options_.adapters->names()) models.push_back(Model(std::move(name)));
-    }
-    response.body = ModelsBody(models, anthropic);
+    response.body = ModelsBody(ModelsFor(tenant), anthropic);
     return response;
   }
   if (path.rfind(std::string(kModels) + "/", 0) == 0) {
     const std::string name = path.substr(kModels.size() + 1);
-    const bool adapter = options_.adapters != nullptr && options_.adapters->Find(name);
-    if (name == policy_.name || adapter || !options_.strict_model) {
+    const std::vector<ServedModel> models = ModelsFor(tenant);
+    const bool known = std::any_of(models.begin(), models.end(),
+                                   [&](const ServedModel& model) { return model.name == name; });
+    if (known || !options_.strict_model) {
       response.body = ModelBody(Model(name), anthropic);
       return response;
     }
@@ -322,6 +338,11 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
     turn->reply->Send(std::move(response));
     return Over(report);
   }
+  if (request.path == kMcpPath && tenant && options_.mcp != nullptr) {
+    report.status = 200;  // what is said there is no turn
+    Over(report);
+    return options_.mcp->Answer(*tenant, std::move(request), std::move(turn->reply));
+  }
   const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
   if (api && tenant) return Ask(*api, std::move(request), std::move(turn));
   if (api) {  // the key was taken back since the head came
@@ -339,7 +360,7 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
     return FailEarly(ShapeFor(request), *turn,
                      {.status = 404, .message = "There is nothing at POST " + request.path});
   }
-  HttpResponse response = AnswerGet(request, turn->reply_headers);
+  HttpResponse response = AnswerGet(request, tenant, turn->reply_headers);
   report.status = response.status;
   turn->reply->Send(std::move(response));
   // Probes would be most of the log.
@@ -372,6 +393,37 @@ void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error) {
   Over(turn.report);
 }
 
+// By the name in the request, or the tenant's own. False: the client was told why not.
+bool Gateway::ChoosePolicy(Api api, AskedTurn& turn) {
+  const std::string& bound = turn.tenant.policy;
+  const std::string& base = bound.empty() ? policy_.name : bound;
+  turn.head.model = turn.request.model.empty() ? base : turn.request.model;
+  const auto find = [&](const std::string& name) {
+    return options_.adapters == nullptr || name == policy_.name ? std::nullopt
+                                                                : options_.adapters->Find(name);
+  };
+  const std::optional<PolicyId> named = find(turn.head.model);
+  const std::optional<PolicyId> answers = bound.empty() ? named : find(bound);
+  if (!bound.empty() && !answers && bound != policy_.name) {
+    FailEarly(api, turn, {.status = 503, .message = "The model \"" + bound + "\" is not loaded"});
+    return false;
+  }
+  if (answers) turn.policy = *answers;
+  const bool another = !bound.empty() && named && named != answers;
+  const bool unknown = !named && turn.head.model != policy_.name;
+  if (another || (unknown && options_.strict_model)) {
+    FailEarly(api, turn,
+              {.status = 404,
+               .message = "The model \"" + turn.request.model + "\" does not exist; there is \"" +
+                          base + "\"",
+               .param = "model",
+               .code = "model_not_found"});
+    return false;
+  }
+  if (unknown && options_.adapters != nullptr) options_.adapters->NoteUnknown(turn.head.model);
+  return true;
+}
+
 // False: the client was told why not.
 bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
   ParsedRequest parsed = ParseRequest(api, request.body, options_.limits);
@@ -380,25 +432,7 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
     return false;
   }
   turn.request = std::move(*parsed.request);
-  turn.head.model = turn.request.model.empty() ? policy_.name : turn.request.model;
-  const auto adapter = options_.adapters == nullptr || turn.head.model == policy_.name
-                           ? std::nullopt
-                           : options_.adapters->Find(turn.head.model);
-  if (adapter) {
-    turn.policy = *adapter;
-  } else if (options_.adapters != nullptr && turn.head.model != policy_.name &&
-             !options_.strict_model) {
-    options_.adapters->NoteUnknown(turn.head.model);
-  }
-  if (options_.strict_model && turn.head.model != policy_.name && !adapter) {
-    FailEarly(api, turn,
-              {.status = 404,
-               .message = "The model \"" + turn.request.model + "\" does not exist; there is \"" +
-                          policy_.name + "\"",
-               .param = "model",
-               .code = "model_not_found"});
-    return false;
-  }
+  if (!ChoosePolicy(api, turn)) return false;
   if (turn.request.prefill && !recorder_.Continues()) {
     FailEarly(api, turn,
               {.message = "messages: a message is not continued where sessions are recorded",

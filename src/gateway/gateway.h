@@ -26,6 +26,7 @@
 #include "gateway/gateway_loop.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/key_file.h"
+#include "gateway/mcp_door.h"
 #include "gateway/passing_keys.h"
 #include "gateway/served_adapters.h"
 #include "gateway/served_policy.h"
@@ -44,16 +45,17 @@ struct GatewayOptions {
   uint16_t port = 0;  // 0: a free one
   ApiKeys keys = ApiKeys::Open({});
   std::string key_file{};  // what they were read from: read again when it changes; empty: nothing
-  bool strict_model = false;        // another model's name is a 404
+  bool strict_model = false;           // another model's name is a 404
   ServedAdapters* adapters = nullptr;  // beside the model; null: none. Must outlive the gateway
   std::vector<std::string> cors{};     // Cors' origins
-  std::string version{};            // of the program, for GET /version
-  std::string access_log{};         // a file, "-" for standard error; empty: none
+  std::string version{};               // of the program, for GET /version
+  std::string access_log{};            // a file, "-" for standard error; empty: none
   size_t body_bytes_max = size_t{32} << 20;
   unsigned workers = 2;  // that read and render requests
   size_t connections_max = 4096;
   WireLimits limits{};
   AdmissionLimits admission{};
+  McpDoor* mcp = nullptr;  // answers at kMcpPath; null: 404. Must outlive the gateway
   // Answers requests below kLivePath to the operator; checks who asks itself. None: 404.
   std::function<HttpResponse(const HttpRequest&)> operate{};
   GatewayLoopOptions loop{};
@@ -109,7 +111,11 @@ class Gateway final : public RequestObserver {
   bool IsOperators(const HttpRequest& request) const;
   void Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply);
   HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
-  HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
+  HttpResponse AnswerGet(const HttpRequest& request, const std::optional<Tenant>& tenant,
+                         const HttpHeaders& headers);
+  bool ChoosePolicy(Api api, AskedTurn& turn);
+  // The model and its adapters; of a tenant that is bound to one, that alone.
+  std::vector<ServedModel> ModelsFor(const std::optional<Tenant>& tenant) const;
   void Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn);
   void ChangeAdapters(const HttpRequest& request, AskedTurn& turn);
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);

@@ -220,6 +220,11 @@ TEST_F(GatewayTest, TheServerTellsWhatItServes) {
   EXPECT_EQ(Json::parse(BodyOf(client.ReadAnswer()))["data"][0]["id"], server_->policy().name);
   client.Get("/v1/models", "anthropic-version: 2023-06-01\r\n");
   EXPECT_EQ(Json::parse(BodyOf(client.ReadAnswer()))["data"][0]["type"], "model");
+  client.Get("/models");
+  EXPECT_EQ(Json::parse(BodyOf(client.ReadAnswer()))["object"], "list");
+  EXPECT_EQ(Ask("/chat/completions", Chat("hi"))["object"], "chat.completion");
+  const Json ids = Ask("/tokenize", {{"content", "hi there"}})["tokens"];
+  EXPECT_EQ(Ask("/detokenize", {{"tokens", ids}})["content"], "hi there");
   client.Get("/healthz");
   EXPECT_EQ(BodyOf(client.ReadAnswer()), "ok\n");
   client.Get("/nowhere");

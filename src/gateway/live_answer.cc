@@ -232,6 +232,7 @@ void LiveAnswer::SendWhole() {
   for (int i = 0; i < choice_count(); ++i) {
     answer.choices.push_back(choices_[static_cast<size_t>(i)].answer);
     answer.choices.back().prompt = PromptOf(i);
+    answer.choices.back().embedding = choices_[static_cast<size_t>(i)].output.prompt_state;
   }
   HttpResponse response;
   response.headers = asked_->reply_headers;

@@ -178,6 +178,7 @@ void ReadChatSampling(const WireObject& body, ChatRequest& request) {
   ReadControls(body, sampling);
   ReadStops(body, "stop", sampling);
   sampling.max_tokens = body.Int("max_tokens", 1, kTokensMax);
+  if (const auto other = body.Int("n_predict", 1, kTokensMax)) sampling.max_tokens = other;
   if (const auto newer = body.Int("max_completion_tokens", 1, kTokensMax)) {
     sampling.max_tokens = newer;
   }

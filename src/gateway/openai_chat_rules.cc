@@ -18,6 +18,7 @@ constexpr FieldRule kChatTable[] = {
     {"", "seed", kHonoured, ""},
     {"", "stop", kHonoured, "a string or a list"},
     {"", "max_tokens", kHonoured, ""},
+    {"", "n_predict", kHonoured, "the same, in llama.cpp's word"},
     {"", "max_completion_tokens", kHonoured, "goes before `max_tokens`"},
     {"", "n", kHonoured, ""},
     {"", "logprobs", kHonoured, "of the model at temperature 1"},

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "gateway/control_fields.h"
+#include "gateway/raw_prompts.h"
 #include "gateway/request_parts.h"
 #include "gateway/translators.h"
 #include "gateway/wire_json.h"
@@ -12,54 +13,6 @@ namespace tidemill {
 namespace {
 
 constexpr int64_t kIdMax = std::numeric_limits<int32_t>::max();
-
-bool IsTokenList(const WireJson& value) {
-  return value.is_array() && !value.empty() && value[0].is_number();
-}
-
-RawPrompt ReadTokenPrompt(WireParse& parse, const WireJson& value, const WirePlace& at) {
-  RawPrompt prompt;
-  prompt.ids.reserve(value.size());
-  for (size_t i = 0; i < value.size(); ++i) {
-    const bool is_id =
-        value[i].is_number_unsigned() && value[i].get<uint64_t>() <= uint64_t{kIdMax};
-    if (!is_id) {
-      parse.Fail({&at, {}, i}, fmt::format("must be a token id, got {}", ShownWire(value[i])),
-                 "invalid_type");
-      return prompt;
-    }
-    prompt.ids.push_back(value[i].get<int32_t>());
-  }
-  return prompt;
-}
-
-void ReadPrompts(const WireObject& body, ChatRequest& request) {
-  body.Require("prompt");
-  const WireJson* value = body.Find("prompt");
-  if (value == nullptr) return;
-  WireParse& parse = body.parse();
-  const WirePlace at = body.PlaceOf("prompt");
-  if (value->is_string()) {
-    request.prompts.push_back({value->get<std::string>(), {}});
-    return;
-  }
-  if (IsTokenList(*value)) {
-    request.prompts.push_back(ReadTokenPrompt(parse, *value, at));
-    return;
-  }
-  body.List("prompt", parse.limits().prompts, [&](const WireJson& prompt, const WirePlace& place) {
-    if (prompt.is_string()) {
-      request.prompts.push_back({prompt.get<std::string>(), {}});
-    } else if (IsTokenList(prompt)) {
-      request.prompts.push_back(ReadTokenPrompt(parse, prompt, place));
-    } else {
-      parse.Fail(place,
-                 fmt::format("must be a text or a list of token ids, got {}", ShownWire(prompt)),
-                 "invalid_type");
-    }
-  });
-  if (request.prompts.empty()) body.Fail("prompt", "must not be empty");
-}
 
 }  // namespace
 
@@ -81,6 +34,7 @@ void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
   request.echoes = body.Bool("echo").value_or(false);
   ReadStops(body, "stop", sampling);
   sampling.max_tokens = body.Int("max_tokens", 1, kIdMax).value_or(16);
+  if (const auto other = body.Int("n_predict", 1, kIdMax)) sampling.max_tokens = other;
   sampling.n = static_cast<int>(body.Int("n", 1, limits.choices).value_or(1));
   const auto alternatives = body.Int("logprobs", 0, limits.top_logprobs);
   sampling.logprobs = alternatives.has_value();
@@ -92,7 +46,7 @@ void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
   if (request.echoes && sampling.logprobs && !sampling.prompt_logprobs) {
     sampling.prompt_logprobs = sampling.top_logprobs;
   }
-  ReadPrompts(body, request);
+  ReadPrompts(body, "prompt", request);
   const size_t answers = request.prompts.size() * static_cast<size_t>(sampling.n);
   if (answers > limits.answers) {
     body.Fail("n",

@@ -15,6 +15,7 @@ constexpr FieldRule kCompletionsTable[] = {
     {"", "seed", kHonoured, ""},
     {"", "stop", kHonoured, "a string or a list"},
     {"", "max_tokens", kHonoured, "16 where absent, as the API says"},
+    {"", "n_predict", kHonoured, "the same, in llama.cpp's word"},
     {"", "n", kHonoured, "answers for each prompt"},
     {"", "logprobs", kHonoured, "how many alternatives; of the model at temperature 1"},
     {"", "stream", kHonoured, ""},

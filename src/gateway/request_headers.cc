@@ -15,11 +15,15 @@ constexpr const char* kCredentials[] = {"authorization", "x-api-key", "cookie",
 }  // namespace
 
 HttpRequest WithSessionOfPath(HttpRequest request) {
-  if (request.path.rfind("/s/", 0) != 0) return request;
-  const size_t end = request.path.find('/', 3);
-  if (end == std::string::npos || end == 3) return request;
-  request.headers[kSessionNameHeader] = request.path.substr(3, end - 3);
-  request.path.erase(0, end);
+  const size_t end = request.path.rfind("/s/", 0) == 0 ? request.path.find('/', 3) : 0;
+  if (end != std::string::npos && end > 3) {
+    request.headers[kSessionNameHeader] = request.path.substr(3, end - 3);
+    request.path.erase(0, end);
+  }
+  // As llama.cpp's server has them, too.
+  for (const char* bare : {"/chat/completions", "/completions", "/embeddings", "/models"}) {
+    if (request.path == bare) request.path.insert(0, "/v1");
+  }
   return request;
 }
 

@@ -1,5 +1,6 @@
 #include "gateway/served_adapters.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -48,6 +49,12 @@ Status Await(const std::function<void(std::function<void(Status)>)>& ask) {
 ServedAdapters::ServedAdapters(EnginePort& engine, Load load, ServedAdapterOptions options)
     : engine_(engine), load_(std::move(load)), options_(std::move(options)) {}
 
+void ServedAdapters::AddKnown(const std::string& name, PolicyId policy) {
+  MutexLock lock(mutex_);
+  adapters_[name] = {.policy = policy, .ready = true};
+  last_policy_ = std::max(last_policy_, static_cast<uint32_t>(policy));
+}
+
 Status ServedAdapters::Add(const std::string& name, const std::string& path) {
   if (name.size() > kAdapterNameMax) return Invalid("\"lora_name\" is too long");
   PolicyVersion version{.version = 1};
@@ -90,9 +97,8 @@ Status ServedAdapters::Remove(const std::string& name) {
     policy = it->second.policy;
     adapters_.erase(it);
   }
-  return Await([&](std::function<void(Status)> done) {
-    engine_.DropPolicy(policy, std::move(done));
-  });
+  return Await(
+      [&](std::function<void(Status)> done) { engine_.DropPolicy(policy, std::move(done)); });
 }
 
 std::optional<PolicyId> ServedAdapters::Find(const std::string& name) const {
@@ -140,7 +146,7 @@ Status ServedAdapters::Change(const HttpRequest& request, std::string& done) {
 std::optional<std::string> ServedAdapters::Answer(const HttpRequest& request, ApiError& error) {
   if (!options_.by_clients) {
     error = {.status = 403,
-             .message = "The adapters of a server with a key file are those of --lora-modules"};
+             .message = "The adapters of this server are those that it was started with"};
     return std::nullopt;
   }
   std::string done;

@@ -25,9 +25,10 @@ inline constexpr const char* kLoadAdapterPath = "/v1/load_lora_adapter";
 inline constexpr const char* kUnloadAdapterPath = "/v1/unload_lora_adapter";
 
 struct ServedAdapterOptions {
-  std::string model{};     // the name of the model itself
-  uint32_t most = 0;       // adapters at once
-  bool by_clients = true;  // they may load files of this machine; else only its operator does
+  std::string model{};  // the name of the model itself
+  uint32_t most = 0;    // adapters at once
+  // They may load files of this machine. Else only its operator does, or the run whose they are.
+  bool by_clients = true;
 };
 
 // Thread-safe.
@@ -38,6 +39,8 @@ class ServedAdapters {
   // `engine` must outlive it.
   ServedAdapters(EnginePort& engine, Load load, ServedAdapterOptions options);
 
+  // One that the engine has already, whoever publishes its versions.
+  void AddKnown(const std::string& name, PolicyId policy);
   // Returns when requests may name it. kExists: the name is taken. kFull: there are as many as may
   // be. Else as `load` and EnginePort::Publish fail.
   Status Add(const std::string& name, const std::string& path);

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "core/hash.h"
 #include "testing/gateway_fixture.h"
 
 namespace tidemill {
@@ -97,6 +98,34 @@ TEST_F(ServedAdaptersTest, AStrictServerKnowsTheModelAndItsAdapters) {
   Ask("/v1/chat/completions", For("french"));
   Ask("/v1/chat/completions", For(model()));
   Ask("/v1/chat/completions", For("german"), 404);
+}
+
+TEST_F(ServedAdaptersTest, ATenantThatIsBoundToAPolicyIsAnsweredByItAndNoOther) {
+  ScriptedOptions options = With(2);
+  const std::string key = "tmk-lab";
+  options.gateway.keys =
+      ApiKeys::Parse("sha256:" + Sha256Hex(key) + " tenant=lab policy=french\n", "keys").value();
+  Serve("bonjour", std::move(options));
+  const std::string header = "Authorization: Bearer " + key + "\r\n";
+  const auto ask = [&](const std::string& model) {
+    return PostRaw("/v1/chat/completions", For(model).dump(), header);
+  };
+  EXPECT_EQ(StatusOf(ask("any")), 503) << "its policy is not there yet";
+  ASSERT_TRUE(server_->adapters().Add("french", "dir").ok());
+  ASSERT_TRUE(server_->adapters().Add("dutch", "dir").ok());
+  EXPECT_EQ(StatusOf(ask("french")), 200);
+  EXPECT_EQ(StatusOf(ask("dutch")), 404);
+  // Whatever it names, nothing but its own policy draws the answer.
+  std::promise<Status> dropped;
+  server_->engine().DropPolicy(PolicyId{1}, [&](Status status) { dropped.set_value(status); });
+  ASSERT_TRUE(dropped.get_future().get().ok());
+  for (const std::string& name : {std::string("any"), model()}) EXPECT_GE(StatusOf(ask(name)), 400);
+  RawClient client(port());
+  client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header +
+              "\r\n");
+  const Json models = Json::parse(BodyOf(client.ReadToEnd())).at("data");
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].at("id"), "french");
 }
 
 TEST_F(ServedAdaptersTest, AServerWithoutAdaptersHasNoSuchRoutes) {

@@ -24,6 +24,7 @@ struct Tenant {
   double requests_per_minute = 0;  // 0: no bound
   uint32_t concurrency = 0;        // requests at once, waiting ones counted; 0: no bound
   bool metrics = false;            // may read /metrics, which is about all tenants
+  std::string policy{};            // the adapter that answers it; empty: the one it names
   std::string session{};           // every request of the key is of this one; empty: as it says
 };
 

@@ -69,7 +69,8 @@ void ReadGenerateBody(const WireObject& body, ChatRequest& request) {
 }
 
 void ReadTokenizeBody(const WireObject& body, ChatRequest& request) {
-  const auto text = body.String("prompt");
+  auto text = body.String("prompt");
+  if (!text) text = body.String("content");
   if (body.Find("messages") != nullptr) {
     if (text) body.Fail("prompt", "not together with messages");
     ReadConversation(body, request);

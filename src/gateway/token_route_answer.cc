@@ -157,7 +157,8 @@ Result<std::string> DetokenizedBody(const Tokenizer& tokenizer, const std::vecto
     }
     text += tokenizer.TokenBytes(ids[i]);
   }
-  return DumpWire({{"prompt", ToUtf8(text)}});
+  const std::string whole = ToUtf8(text);
+  return DumpWire({{"prompt", whole}, {"content", whole}});
 }
 
 }  // namespace tidemill

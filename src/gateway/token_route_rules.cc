@@ -68,6 +68,7 @@ constexpr FieldRule kGenerateTable[] = {
 constexpr FieldRule kTokenizeTable[] = {
     {"", "model", kHonoured, "may be absent for a `prompt`"},
     {"", "prompt", kHonoured, "a text"},
+    {"", "content", kHonoured, "the same, in llama.cpp's word"},
     {"", "messages", kHonoured, "as in Chat Completions"},
     {"", "tools", kHonoured, "as in Chat Completions"},
     {"", "chat_template_kwargs", kHonoured, "given to the template"},

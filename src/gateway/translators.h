@@ -13,6 +13,7 @@ void ReadConversation(const WireObject& body, ChatRequest& request);
 void ReadGenerateBody(const WireObject& body, ChatRequest& request);
 void ReadTokenizeBody(const WireObject& body, ChatRequest& request);
 void ReadDetokenizeBody(const WireObject& body, ChatRequest& request);
+void ReadEmbeddingsBody(const WireObject& body, ChatRequest& request);
 void ReadCompletionsBody(const WireObject& body, ChatRequest& request);
 void ReadResponsesBody(const WireObject& body, ChatRequest& request);
 // Also of count_tokens, which needs no max_tokens.

@@ -17,10 +17,11 @@ ApiError TooLong(const ChatRequest& request, int64_t tokens, bool exact, int64_t
   const char* least = exact ? "" : "at least ";
   const int64_t most = context - 1;  // an answer has one token at least
   ApiError error{.status = 400, .code = "context_length_exceeded"};
-  error.param = request.api == Api::kCompletions ? "prompt"
-                : request.api == Api::kGenerate  ? "token_ids"
-                : request.api == Api::kResponses ? "input"
-                                                 : "messages";
+  error.param = request.api == Api::kCompletions  ? "prompt"
+                : request.api == Api::kGenerate   ? "token_ids"
+                : request.api == Api::kEmbeddings ? "input"
+                : request.api == Api::kResponses  ? "input"
+                                                  : "messages";
   error.message =
       anthropic ? fmt::format("prompt is too long: {} tokens > {} maximum ({}{} too many)", tokens,
                               most, least, tokens - most)
@@ -191,6 +192,7 @@ TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
     }
     for (int i = 0; i < asked.n; ++i) {
       const uint64_t number = plan.choices.size();
+      choice.params.prompt_state = request.api == Api::kEmbeddings;
       choice.params.prompt_logprobs = i == 0 ? asked.prompt_logprobs.value_or(-1) : -1;
       choice.params.seed = number == 0 ? first_seed : MixHash(first_seed, number);
       plan.choices.push_back(choice);

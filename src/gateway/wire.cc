@@ -27,6 +27,8 @@ void ReadBody(const WireObject& body, ChatRequest& request) {
       return ReadTokenizeBody(body, request);
     case Api::kDetokenize:
       return ReadDetokenizeBody(body, request);
+    case Api::kEmbeddings:
+      return ReadEmbeddingsBody(body, request);
   }
 }
 
@@ -60,6 +62,7 @@ std::optional<Api> ApiOfPath(std::string_view path) {
   if (path == "/inference/v1/generate") return Api::kGenerate;
   if (path == "/tokenize") return Api::kTokenize;
   if (path == "/detokenize") return Api::kDetokenize;
+  if (path == "/v1/embeddings") return Api::kEmbeddings;
   return std::nullopt;
 }
 

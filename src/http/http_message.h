@@ -21,7 +21,7 @@ struct HttpRequest {
   // Names in lower case; the values of a repeated one are joined with ", ".
   std::map<std::string, std::string> headers;
   std::string body;
-  std::string last_event_id;
+  std::string last_event_id{};
   bool admin = false;     // carries one of the server's tokens
   uint64_t entrance = 0;  // it came in by (HttpServer::AddEntrance); 0: the server's own address
   // The route took it for this request; it goes when the last copy does. Shared: requests are

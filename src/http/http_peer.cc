@@ -1,5 +1,6 @@
 #include "http/http_peer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -95,6 +96,12 @@ Result<HttpUrl> ParseHttpUrl(std::string_view text) {
     if (!IsHostCharacter(c)) return wrong("its host has other characters");
   }
   return url;
+}
+
+std::string HttpAnswer::Header(std::string_view name) const {
+  const auto found = std::find_if(headers.begin(), headers.end(),
+                                  [&](const auto& header) { return header.first == name; });
+  return found == headers.end() ? "" : found->second;
 }
 
 struct HttpPeer::Core {
@@ -227,8 +234,15 @@ Result<HttpAnswer> HttpPeer::Ask(const HttpAsk& ask, std::chrono::milliseconds t
     if (error) return failed(error);
     auto message = response.release();
     if (!message.keep_alive()) core.Close();
-    return HttpAnswer{static_cast<int>(message.result_int()), std::move(message.body()),
+    HttpAnswer answer{static_cast<int>(message.result_int()), std::move(message.body()),
                       RetryAfter(message)};
+    for (const auto& field : message) {
+      std::string name(field.name_string());
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      answer.headers.emplace_back(std::move(name), std::string(field.value()));
+    }
+    return answer;
   }
 }
 

@@ -48,6 +48,10 @@ struct HttpAnswer {
   int status = 0;
   std::string body;
   std::chrono::seconds retry_after{0};  // what a header of this name says; 0: nothing
+  std::vector<std::pair<std::string, std::string>> headers{};  // names in lower case
+
+  // The value of a header by its name in lower case; empty: it is not there.
+  std::string Header(std::string_view name) const;
 };
 
 // Belongs to one thread; only Interrupt may be called from another.

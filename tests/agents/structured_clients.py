@@ -1,12 +1,14 @@
 """Structured output as public clients ask for it, from a server with random weights. Usage: structured_clients.py URL
-[NAME..]. Prints a line a case; exit status 1 if one failed. A client that is not installed is skipped by name."""
+MODEL [NAME..]. Prints a line a case; exit status 1 if one failed. A client that is not installed is skipped by name."""
 import enum
 import json
+import os
 import sys
+import tempfile
 import traceback
 import urllib.request
 
-URL = sys.argv[1]
+URL, MODEL = sys.argv[1], sys.argv[2]
 SHORT = 300  # tokens; every form below ends within
 
 
@@ -130,20 +132,62 @@ def lm_eval_echo():
             assert max(top.values()) >= value - 1e-4
 
 
+def lm_eval_tasks():
+    """Two tasks made here: one scores the choices of a question, one reads what is written."""
+    import importlib.util
+    if importlib.util.find_spec("lm_eval") is None:
+        raise ImportError("lm_eval")
+    import subprocess
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/data.jsonl", "w") as file:
+            for i in range(6):
+                file.write(json.dumps({"question": "%d plus %d is" % (i, i + 1), "choices": [str(i), str(2 * i + 1)],
+                                       "label": 1, "answer": str(2 * i + 1)}) + "\n")
+        data = "dataset_path: json\ndataset_kwargs: {data_files: {test: %s/data.jsonl}}\ntest_split: test\n" % folder
+        with open(folder + "/pick.yaml", "w") as file:
+            file.write("task: pick\n" + data + "output_type: multiple_choice\ndoc_to_text: \"{{question}}\"\n"
+                       "doc_to_choice: choices\ndoc_to_target: label\nmetric_list: [{metric: acc}]\n")
+        with open(folder + "/write.yaml", "w") as file:
+            file.write("task: write\n" + data + "output_type: generate_until\ndoc_to_text: \"{{question}}\"\n"
+                       "doc_to_target: answer\ngeneration_kwargs: {until: [\".\"], max_gen_toks: 8}\n"
+                       "metric_list: [{metric: exact_match}]\n")
+        arguments = "model=m,base_url=%sv1/completions,tokenizer=%s,num_concurrent=2" % (URL, MODEL)
+        command = [sys.executable, "-m", "lm_eval", "run", "--model", "local-completions", "--model_args", arguments,
+                   "--tasks", "pick,write", "--include_path", folder, "--output_path", folder + "/out"]
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, HF_HUB_OFFLINE="1",
+                                                                                HF_HOME=folder + "/home"))
+        assert done.returncode == 0, done.stderr[-2000:]
+        results = [os.path.join(at, name) for at, _, names in os.walk(folder + "/out") for name in names
+                   if name.startswith("results")]
+        found = json.load(open(results[0]))["results"]
+        assert 0 <= found["pick"]["acc,none"] <= 1 and 0 <= found["write"]["exact_match,none"] <= 1, found
+
+
+def embeddings():
+    import math
+    import openai
+    client = openai.OpenAI(base_url=URL + "v1", api_key="any")
+    both = client.embeddings.create(model="m", input=["a house", "a tree"]).data
+    alone = client.embeddings.create(model="m", input="a house", encoding_format="float").data[0].embedding
+    assert abs(math.sqrt(sum(x * x for x in alone)) - 1) < 1e-3, "its length is 1"
+    assert all(abs(a - b) < 1e-4 for a, b in zip(alone, both[0].embedding))
+    assert both[1].index == 1 and both[1].embedding != both[0].embedding
+
+
 def probes():
     for path in ("health", "version", "api/version", "ping", "v1/models"):
         with urllib.request.urlopen(URL + path, timeout=20) as answer:
             assert answer.status == 200, path
 
 
-CASES = [probes, vllm_fields, lm_eval_echo, openai_parse, openai_strict_tool, instructor_modes, langchain_structured,
+CASES = [probes, vllm_fields, lm_eval_echo, lm_eval_tasks, embeddings, openai_parse, openai_strict_tool, instructor_modes, langchain_structured,
          outlines_forms, anthropic_prefill]
 
 
 def main():
     failed = 0
     for case in CASES:
-        if len(sys.argv) > 2 and case.__name__ not in sys.argv[2:]:
+        if len(sys.argv) > 3 and case.__name__ not in sys.argv[3:]:
             continue
         try:
             case()

@@ -15,6 +15,15 @@ struct Waiting {
 
 }  // namespace
 
+size_t ByteNetwork::bytes() const {
+  size_t bytes = states.size() * sizeof(State) + starts.size() * sizeof(NetworkState);
+  for (const State& state : states) {
+    bytes += state.edges.capacity() * sizeof(Edge) + state.calls.capacity() * sizeof(Call) +
+             state.free.capacity() * sizeof(NetworkState);
+  }
+  return bytes;
+}
+
 NetworkRule NetworkBuilder::NewRule() {
   const NetworkState start = NewState(), end = NewState();
   network_.states[Index(end)].last = true;

@@ -18,7 +18,7 @@ namespace tidemill {
 // Bounds of one constraint, whoever wrote it.
 struct ConstraintLimits {
   size_t text_bytes = size_t{1} << 20;  // of a schema, a pattern, a grammar
-  size_t states = 200'000;              // of the network
+  size_t states = 300'000;              // of the network
   size_t depth = 200;                   // of nested schemas and groups
 };
 
@@ -50,6 +50,9 @@ struct ByteNetwork {
   std::vector<State> states;
   std::vector<NetworkState> starts;  // by rule
   NetworkRule root = 0;
+
+  // What it takes, about.
+  size_t bytes() const;
 };
 
 // Puts a network together. What is over the bounds shows in Finish.
@@ -67,6 +70,8 @@ class NetworkBuilder {
   NetworkState EndOf(NetworkRule rule) const { return ends_[Index(rule)]; }
 
   NetworkState NewState();
+  // One more end of the rule that it is reached in.
+  void Last(NetworkState state) { network_.states[Index(state)].last = true; }
   void Bytes(NetworkState from, uint8_t low, uint8_t high, NetworkState to);
   void Free(NetworkState from, NetworkState to);
   void Call(NetworkState from, NetworkRule rule, NetworkState to);
@@ -82,6 +87,7 @@ class NetworkBuilder {
   bool full() const { return full_; }
   size_t states() const { return network_.states.size(); }
   const ConstraintLimits& limits() const { return limits_; }
+  const ByteSet& writable() const { return writable_; }
 
   // kInvalid: it is too large, a rule calls itself before it reads a byte, or nothing fits it.
   Result<ByteNetwork> Finish(NetworkRule root);

@@ -25,15 +25,6 @@ void AddHex(NetworkBuilder& builder, NetworkState from, uint32_t low, uint32_t h
   }
 }
 
-// `count` digits of any value.
-void AddAnyHex(NetworkBuilder& builder, NetworkState from, int count, NetworkState to) {
-  for (int i = count; i > 0; --i) {
-    const NetworkState next = i == 1 ? to : builder.NewState();
-    AddHex(builder, from, 0, 15, next);
-    from = next;
-  }
-}
-
 // A control character, behind its backslash.
 void AddControl(NetworkBuilder& builder, NetworkState escape, uint32_t character, NetworkState to) {
   switch (character) {
@@ -53,6 +44,25 @@ void AddControl(NetworkBuilder& builder, NetworkState escape, uint32_t character
   const NetworkState last = builder.NewState();
   builder.TextTo(escape, character < 16 ? "u000" : "u001", last);
   AddHex(builder, last, character % 16, character % 16, to);
+}
+
+// The bytes of a character behind the first are shared by all that have as many.
+void AddLongCharacters(NetworkBuilder& builder, NetworkState from, NetworkState to) {
+  const auto behind = [&](uint8_t low, uint8_t high, NetworkState next) {
+    const NetworkState state = builder.NewState();
+    builder.Bytes(state, low, high, next);
+    return state;
+  };
+  const NetworkState one = behind(0x80, 0xBF, to), two = behind(0x80, 0xBF, one),
+                     three = behind(0x80, 0xBF, two);
+  builder.Bytes(from, 0xC2, 0xDF, one);
+  builder.Bytes(from, 0xE0, 0xE0, behind(0xA0, 0xBF, one));
+  builder.Bytes(from, 0xE1, 0xEC, two);
+  builder.Bytes(from, 0xED, 0xED, behind(0x80, 0x9F, one));
+  builder.Bytes(from, 0xEE, 0xEF, two);
+  builder.Bytes(from, 0xF0, 0xF0, behind(0x90, 0xBF, two));
+  builder.Bytes(from, 0xF1, 0xF3, three);
+  builder.Bytes(from, 0xF4, 0xF4, behind(0x80, 0x8F, two));
 }
 
 void AddSorted(NetworkBuilder& builder, NetworkState from, const std::vector<std::string>& texts,
@@ -146,22 +156,47 @@ void AddCharacter(NetworkBuilder& builder, NetworkState from, const CharacterSet
 void AddJsonCharacter(NetworkBuilder& builder, NetworkState from, NetworkState to) {
   builder.Characters(from, kFirstPlain, '"' - 1, to);
   builder.Characters(from, '"' + 1, '\\' - 1, to);
-  builder.Characters(from, '\\' + 1, CharacterSet::kLast, to);
+  builder.Characters(from, '\\' + 1, 0x7F, to);
+  AddLongCharacters(builder, from, to);
   const NetworkState escape = builder.NewState();
   builder.Bytes(from, '\\', '\\', escape);
   for (const char c : std::string_view("\"\\/bfnrt")) {
     builder.Bytes(escape, static_cast<uint8_t>(c), static_cast<uint8_t>(c), to);
   }
-  // \uXXXX of one character: a surrogate alone is none, and a pair is written as it is.
-  const NetworkState hex = builder.NewState(), d = builder.NewState(), rest = builder.NewState();
+  // \uXXXX: a character, or half of one with the other half behind it.
+  const NetworkState hex = builder.NewState(), d = builder.NewState(), three = builder.NewState(),
+                     two = builder.NewState(), one = builder.NewState();
   builder.Bytes(escape, 'u', 'u', hex);
-  AddHex(builder, hex, 0, 12, rest);
-  AddHex(builder, hex, 14, 15, rest);
+  AddHex(builder, hex, 0, 12, three);
+  AddHex(builder, hex, 14, 15, three);
+  AddHex(builder, three, 0, 15, two);
+  AddHex(builder, two, 0, 15, one);
+  AddHex(builder, one, 0, 15, to);
   AddHex(builder, hex, 13, 13, d);
-  AddAnyHex(builder, rest, 3, to);
-  const NetworkState below = builder.NewState();
-  AddHex(builder, d, 0, 7, below);
-  AddAnyHex(builder, below, 2, to);
+  AddHex(builder, d, 0, 7, two);
+  const NetworkState high_two = builder.NewState(), high_one = builder.NewState(),
+                     half = builder.NewState(), low_d = builder.NewState();
+  AddHex(builder, d, 8, 11, high_two);
+  AddHex(builder, high_two, 0, 15, high_one);
+  AddHex(builder, high_one, 0, 15, half);
+  const NetworkState other = builder.Text(half, "\\u");
+  AddHex(builder, other, 13, 13, low_d);
+  AddHex(builder, low_d, 12, 15, two);
+}
+
+void AddJsonCharacters(NetworkBuilder& builder, NetworkState from, const CharacterBounds& bounds,
+                       NetworkState to) {
+  NetworkState at = builder.NewState();
+  builder.Free(from, at);
+  const size_t last = bounds.most.value_or(bounds.least);
+  for (size_t i = 0; i < last && !builder.full(); ++i) {
+    if (i >= bounds.least) builder.Free(at, to);
+    const NetworkState next = builder.NewState();
+    AddJsonCharacter(builder, at, next);
+    at = next;
+  }
+  if (!bounds.most) AddJsonCharacter(builder, at, at);
+  builder.Free(at, to);
 }
 
 void AddTexts(NetworkBuilder& builder, NetworkState from, std::vector<std::string> texts,

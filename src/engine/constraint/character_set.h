@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,14 @@ void AddCharacter(NetworkBuilder& builder, NetworkState from, const CharacterSet
 
 // Any character of a JSON string, in any way it may be written.
 void AddJsonCharacter(NetworkBuilder& builder, NetworkState from, NetworkState to);
+
+// So many of them; without `most` any number.
+struct CharacterBounds {
+  size_t least = 0;
+  std::optional<size_t> most{};
+};
+void AddJsonCharacters(NetworkBuilder& builder, NetworkState from, const CharacterBounds& bounds,
+                       NetworkState to);
 
 // One of the texts; what they begin with together is there once.
 void AddTexts(NetworkBuilder& builder, NetworkState from, std::vector<std::string> texts,

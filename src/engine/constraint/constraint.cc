@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "engine/constraint/character_set.h"
 #include "engine/constraint/gbnf_network.h"
 #include "engine/constraint/json_schema_network.h"
 #include "engine/constraint/regex_network.h"
@@ -72,11 +73,18 @@ Status AddPart(NetworkBuilder& builder, NetworkState from, const ConstraintPart&
     case ConstraintPart::Kind::kWithout:
       AddFree(builder, from, part, to);
       return Ok();
-    case ConstraintPart::Kind::kChoice:
+    case ConstraintPart::Kind::kChoice: {
+      std::vector<std::string> texts;
       for (const ConstraintPart& one : part.parts) {
-        TM_RETURN_IF_ERROR(AddPart(builder, from, one, to, depth + 1));
+        if (one.kind == ConstraintPart::Kind::kText) {
+          texts.push_back(one.text);
+        } else {
+          TM_RETURN_IF_ERROR(AddPart(builder, from, one, to, depth + 1));
+        }
       }
+      AddTexts(builder, from, std::move(texts), to);
       return Ok();
+    }
     case ConstraintPart::Kind::kSequence:
     case ConstraintPart::Kind::kRepeat:
       break;
@@ -149,16 +157,28 @@ Result<std::shared_ptr<const Constraint>> ConstraintCompiler::Compile(const Cons
   (void)automaton->Mask(automaton->start());
   const auto constraint =
       std::make_shared<const Constraint>(Constraint{std::move(automaton), vocabulary_, kind});
+  const size_t bytes = key.size() + network->bytes();
   MutexLock lock(mutex_);
-  kept_.push_front({std::move(key), std::move(network), constraint});
-  if (kept_.size() > kKeptMax) kept_.pop_back();
+  kept_.push_front({std::move(key), std::move(network), constraint, bytes});
+  MakeRoom();
   return constraint;
+}
+
+void ConstraintCompiler::MakeRoom() {
+  size_t count = 0, bytes = 0;
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    bytes += it->bytes + it->constraint->automaton->bytes();
+    if (++count <= kKeptMax && (count == 1 || bytes <= kKeptBytes)) continue;
+    kept_.erase(it, kept_.end());
+    return;
+  }
 }
 
 void ConstraintMatcher::Take(TokenId token) {
   if (!on()) return;
   const std::vector<TokenId>& ends = constraint_->vocabulary->ends();
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    broken_ = broken_ || (!over_ && !constraint_->automaton->Accepts(state_));
     over_ = true;
     return;
   }

@@ -49,8 +49,13 @@ class ConstraintCompiler {
     std::string key;
     std::shared_ptr<const ByteNetwork> network;
     std::shared_ptr<const Constraint> constraint;
+    size_t bytes = 0;  // of the key and the network
   };
   static constexpr size_t kKeptMax = 64;
+  static constexpr size_t kKeptBytes = size_t{512} << 20;
+
+  // Forgets the ones unused the longest.
+  void MakeRoom() TM_REQUIRES(mutex_);
 
   const std::shared_ptr<const TokenVocabulary> vocabulary_;
   const ConstraintLimits limits_;
@@ -71,13 +76,15 @@ class ConstraintMatcher {
   // The tokens that may follow. Where the text went astray (what was forced does not fit), or is
   // over, those that end a turn.
   std::shared_ptr<const TokenMask> Mask();
-  // The text cannot be brought to an end that fits.
-  bool astray() const { return on() && !over_ && state_ == ConstraintAutomaton::kDead; }
+  // The text is none that fits and cannot become one: what was forced does not fit, or the
+  // automaton has no room for what may follow.
+  bool astray() const { return on() && (over_ ? broken_ : state_ == ConstraintAutomaton::kDead); }
 
  private:
   std::shared_ptr<const Constraint> constraint_;
   ConstraintAutomaton::StateId state_ = ConstraintAutomaton::kDead;
   bool over_ = false;
+  bool broken_ = false;  // it was over before its end
 };
 
 }  // namespace tidemill

@@ -46,12 +46,19 @@ int32_t ConstraintAutomaton::Called(NetworkState back, int32_t outer) {
 
 bool ConstraintAutomaton::Over(size_t times) const {
   return states_.size() > times * limits_.states || frames_.size() > times * limits_.calls ||
-         mask_bytes_ > times * limits_.mask_bytes;
+         mask_bytes_ > times * limits_.mask_bytes || state_places_ > times * limits_.state_places;
 }
 
 bool ConstraintAutomaton::worn() const {
   MutexLock lock(mutex_);
   return Over(1);
+}
+
+size_t ConstraintAutomaton::bytes() const {
+  constexpr size_t kStateBytes = sizeof(State) + sizeof(std::array<StateId, 256>) + 64;
+  MutexLock lock(mutex_);
+  return mask_bytes_ + state_places_ * sizeof(Place) + states_.size() * kStateBytes +
+         frames_.size() * 4 * sizeof(Frame);
 }
 
 // Everything that is reached from the places without a byte; of it those that take one are kept.
@@ -64,6 +71,7 @@ ConstraintAutomaton::StateId ConstraintAutomaton::Closed(std::vector<Place> work
     if (seen.insert(key).second) to.push_back(place);
   };
   std::vector<Place> open;
+  size_t first_bytes = 0;
   for (const Place& place : work) add(open, place);
   while (!open.empty()) {
     if (seen.size() > 4 * limits_.places || Over(4)) return kDead;
@@ -71,6 +79,7 @@ ConstraintAutomaton::StateId ConstraintAutomaton::Closed(std::vector<Place> work
     open.pop_back();
     const ByteNetwork::State& state = network_->states[static_cast<size_t>(place.state)];
     if (!state.edges.empty()) made.places.push_back(place);
+    for (const ByteNetwork::Edge& edge : state.edges) first_bytes += edge.high - edge.low + 1u;
     for (const NetworkState to : state.free) add(open, {to, place.calls});
     for (const ByteNetwork::Call& call : state.calls) {
       add(open, {network_->starts[static_cast<size_t>(call.rule)], Called(call.back, place.calls)});
@@ -85,7 +94,7 @@ ConstraintAutomaton::StateId ConstraintAutomaton::Closed(std::vector<Place> work
       add(open, {frame.back, frame.outer});
     }
   }
-  if (made.places.size() > limits_.places) return kDead;
+  if (made.places.size() > limits_.places || first_bytes > limits_.first_bytes) return kDead;
   if (made.places.empty() && !made.accepts && !made.leaves) return kDead;
   std::sort(made.places.begin(), made.places.end());
   return Intern(std::move(made));
@@ -106,6 +115,7 @@ ConstraintAutomaton::StateId ConstraintAutomaton::Intern(State state) {
     }
   }
   const auto id = static_cast<StateId>(states_.size());
+  state_places_ += state.places.size();
   states_.push_back(std::move(state));
   known_.emplace(hash, id);
   return id;

@@ -24,9 +24,11 @@ namespace tidemill {
 // How large one automaton may grow.
 struct AutomatonLimits {
   size_t places = 2048;                   // of a state; what would have more does not exist
+  size_t first_bytes = 16'384;            // that its places take, added up; the same
   size_t states = 60'000;                 // then it is worn
   size_t calls = 500'000;                 // remembered ways of calls; the same
   size_t mask_bytes = size_t{192} << 20;  // the same
+  size_t state_places = 4'000'000;        // of all states; the same
 };
 
 // Thread-safe.
@@ -51,6 +53,8 @@ class ConstraintAutomaton {
   // It has grown over its bounds: whoever comes anew should use another one. At four times the
   // bounds no state is added any more.
   bool worn() const;
+  // What it takes, about.
+  size_t bytes() const;
 
  private:
   // A place in the network and the calls it came by, the last first.
@@ -114,6 +118,7 @@ class ConstraintAutomaton {
       TM_GUARDED_BY(mutex_);
   std::unordered_map<NetworkState, Inside> inside_ TM_GUARDED_BY(mutex_);
   size_t mask_bytes_ TM_GUARDED_BY(mutex_) = 0;
+  size_t state_places_ TM_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tidemill

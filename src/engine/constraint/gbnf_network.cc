@@ -113,6 +113,22 @@ class GbnfParser {
     return choice;
   }
 
+  // Behind a part: blanks, and ends of lines where the rule goes on behind them, which it does
+  // unless another one begins there.
+  void SpaceBehind(bool nested) {
+    Space(nested);
+    if (nested || !(reader_.Is('\n') || reader_.Is('\r'))) return;
+    const size_t line = reader_.at();
+    Space(true);
+    const size_t more = reader_.at();
+    if (!reader_.AtEnd()) {
+      const bool named = !Name().empty();
+      Space(false);
+      if (!(named && reader_.Take("::="))) return reader_.GoTo(more);
+    }
+    reader_.GoTo(line);
+  }
+
   GbnfNode Sequence(size_t depth) {
     GbnfNode sequence;
     const bool nested = depth > 0;
@@ -136,7 +152,7 @@ class GbnfParser {
       }
       Space(nested);
       sequence.parts.push_back(Repeated(std::move(part)));
-      Space(nested);
+      SpaceBehind(nested);
       if (++parts_ > limits_.states) reader_.Fail("it is too large");
     }
     return sequence;
@@ -188,8 +204,15 @@ class GbnfParser {
     return others ? set.Others() : set;
   }
 
-  // One of a text or a class, written or escaped.
   uint32_t Character() {
+    const uint32_t c = Written();
+    if (c > CharacterSet::kLast) reader_.Fail("no code point");
+    if (c >= 0xD800 && c <= 0xDFFF) reader_.Fail("half of a surrogate pair is no character");
+    return reader_.failed() ? 0 : c;
+  }
+
+  // One of a text or a class, written or escaped.
+  uint32_t Written() {
     if (reader_.Is('\n')) reader_.Fail("a text or a class is not closed in its line");
     if (!reader_.Take('\\')) return reader_.Character();
     const uint32_t c = reader_.Character();
@@ -199,24 +222,26 @@ class GbnfParser {
       case 'u':
         return reader_.Hex(4);
       case 'U':
-        return std::min(reader_.Hex(8), CharacterSet::kLast);
+        return reader_.Hex(8);
       case 'n':
         return '\n';
       case 'r':
         return '\r';
       case 't':
         return '\t';
-      case '\\':
-      case '"':
-      case '[':
-      case ']':
-      case '-':
-      case '^':
-        return c;
+      case 'b':
+        return '\b';
+      case 'f':
+        return '\f';
+      case 'v':
+        return '\v';
       default:
-        reader_.Fail("an unknown escape");
-        return 0;
+        break;
     }
+    const bool sign = c > ' ' && c < 0x7F && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') &&
+                      !(c >= 'A' && c <= 'Z');
+    if (!sign) reader_.Fail("an unknown escape");
+    return c;
   }
 
   TextReader reader_;
@@ -256,8 +281,7 @@ class GbnfWriter {
         return;
       }
       case GbnfNode::Kind::kChoice:
-        for (const GbnfNode& part : node.parts) Part(part, from, to);
-        return;
+        return Choice(node, from, to);
       case GbnfNode::Kind::kSequence:
         if (node.parts.empty()) return builder_.Free(from, to);
         for (size_t i = 0; i < node.parts.size(); ++i) {
@@ -269,6 +293,20 @@ class GbnfWriter {
       case GbnfNode::Kind::kRepeat:
         return Repeat(node, from, to);
     }
+  }
+
+  // Alternatives that are texts share what they begin with.
+  void Choice(const GbnfNode& node, NetworkState from, NetworkState to) {
+    std::vector<std::string> texts;
+    for (const GbnfNode& part : node.parts) {
+      const bool sequence = part.kind == GbnfNode::Kind::kSequence && part.parts.size() == 1;
+      if (sequence && part.parts[0].kind == GbnfNode::Kind::kText) {
+        texts.push_back(part.parts[0].text);
+      } else {
+        Part(part, from, to);
+      }
+    }
+    AddTexts(builder_, from, std::move(texts), to);
   }
 
   void Repeat(const GbnfNode& node, NetworkState from, NetworkState to) {

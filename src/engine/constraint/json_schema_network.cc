@@ -11,51 +11,34 @@
 #include <utility>
 #include <vector>
 
+#include "engine/constraint/both_networks.h"
 #include "engine/constraint/character_set.h"
 #include "engine/constraint/json_shapes.h"
 #include "engine/constraint/number_network.h"
 #include "engine/constraint/regex_network.h"
 #include "engine/constraint/schema_merge.h"
+#include "engine/constraint/schema_resolver.h"
 #include "engine/constraint/string_formats.h"
 
 namespace tidemill {
 namespace {
 
-constexpr size_t kMergeDepth = 64;
 constexpr size_t kPropertiesMax = 1000;
 constexpr size_t kCountedPropertiesMax = 100;
+constexpr size_t kCountedCharactersMax = 10'000;  // where more are allowed
 constexpr size_t kKeyBytesMax = 1000;
 constexpr size_t kSchemasMax = 20'000;
+constexpr size_t kOneOfMax = 500;
+constexpr size_t kSpacedValuesMax = 1000;  // in constants; larger ones are written without blanks
 
 std::string Dumped(const SchemaJson& value) {
   return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
 }
 
-// A step of a JSON pointer.
-std::string Unescaped(std::string_view step) {
-  std::string text;
-  for (size_t i = 0; i < step.size(); ++i) {
-    if (step[i] == '~' && i + 1 < step.size() && (step[i + 1] == '0' || step[i + 1] == '1')) {
-      text.push_back(step[++i] == '0' ? '~' : '/');
-    } else if (step[i] == '%' && i + 2 < step.size()) {
-      text.push_back(
-          static_cast<char>(std::stoi("0" + std::string(step.substr(i + 1, 2)), nullptr, 16)));
-      i += 2;
-    } else {
-      text.push_back(step[i]);
-    }
-  }
-  return text;
-}
-
-bool IsHex(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 class SchemaWriter {
  public:
   SchemaWriter(NetworkBuilder& builder, const SchemaJson& root)
-      : builder_(builder), shapes_(builder), root_(root) {}
+      : builder_(builder), shapes_(builder), root_(root), resolver_(root) {}
 
   Status Write(NetworkState from, NetworkState to) {
     builder_.Call(from, RuleOf(root_, "the schema"), to);
@@ -88,9 +71,11 @@ class SchemaWriter {
     return it->second;
   }
 
+  // The same text has the same rule, so that what refers to itself comes to an end.
   NetworkRule RuleOfMade(SchemaJson schema, const std::string& path) {
-    made_.push_back(std::move(schema));
-    return RuleOf(made_.back(), path);
+    const auto [it, added] = made_.try_emplace(Dumped(schema));
+    if (added) it->second = std::move(schema);
+    return RuleOf(it->second, path);
   }
 
   Status Value(const Work& work) {
@@ -100,126 +85,71 @@ class SchemaWriter {
       return Ok();
     }
     if (!schema.is_object()) return Invalid("a schema is an object or a boolean");
-    for (const auto& [word, value] : schema.items()) {
-      if (UseOfKeyword(word) == KeywordUse::kRefused) {
-        return Invalid("\"" + word + "\" is not supported");
-      }
-    }
+    TM_RETURN_IF_ERROR(resolver_.CheckWords(schema));
     if (schema.contains("$ref")) return Reference(work);
     if (schema.contains("allOf")) return AllOf(work);
-    if (schema.contains("anyOf")) return AnyOf(work, "anyOf");
-    if (schema.contains("oneOf")) return AnyOf(work, "oneOf");
+    if (schema.contains("anyOf")) return AnyOf(work);
+    if (schema.contains("oneOf")) return OneOf(work);
     if (schema.contains("const") || schema.contains("enum")) return Constants(work);
     return ByType(work);
-  }
-
-  // What else a schema with such a word says about documents.
-  static SchemaJson Beside(const SchemaJson& schema, std::string_view word) {
-    SchemaJson rest = SchemaJson::object();
-    for (const auto& [key, value] : schema.items()) {
-      if (key != word && key != "$defs" && key != "definitions" &&
-          UseOfKeyword(key) != KeywordUse::kRemark) {
-        rest[key] = value;
-      }
-    }
-    return rest;
-  }
-
-  Result<const SchemaJson*> Find(const std::string& reference) const {
-    if (reference.empty() || reference[0] != '#' || (reference.size() > 1 && reference[1] != '/')) {
-      return Invalid("\"$ref\" " + Dumped(reference) +
-                     " is not supported: it must begin with \"#/\"");
-    }
-    const SchemaJson* at = &root_;
-    for (size_t begin = 2; begin <= reference.size() && reference.size() > 1;) {
-      const size_t end = std::min(reference.find('/', begin), reference.size());
-      const std::string_view step = std::string_view(reference).substr(begin, end - begin);
-      for (size_t i = 0; i < step.size(); ++i) {
-        if (step[i] == '%' && !(i + 2 < step.size() && IsHex(step[i + 1]) && IsHex(step[i + 2]))) {
-          return Invalid("\"$ref\" " + Dumped(reference) + " has a \"%\" without two digits");
-        }
-      }
-      const std::string key = Unescaped(step);
-      if (at->is_object() && at->contains(key)) {
-        at = &(*at)[key];
-      } else if (at->is_array() && !key.empty() && key.size() < 9 &&
-                 std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
-                 std::stoul(key) < at->size()) {
-        at = &(*at)[std::stoul(key)];
-      } else {
-        return Invalid("\"$ref\" " + Dumped(reference) + " names nothing in the schema");
-      }
-      begin = end + 1;
-    }
-    return at;
   }
 
   Status Reference(const Work& work) {
     const SchemaJson& schema = *work.schema;
     if (!schema["$ref"].is_string()) return Invalid("\"$ref\" must be a string");
     const std::string name = schema["$ref"].get<std::string>();
-    TM_ASSIGN_OR_RETURN(const SchemaJson* target, Find(name));
-    SchemaJson rest = Beside(schema, "$ref");
-    if (rest.empty()) {
+    TM_ASSIGN_OR_RETURN(const SchemaJson* target, resolver_.Find(name));
+    if (SchemaResolver::Beside(schema, "$ref").empty()) {
       builder_.Call(work.from, RuleOf(*target, name), work.to);
       return Ok();
     }
-    TM_ASSIGN_OR_RETURN(SchemaJson flat, Flat(*target, 0));
-    TM_ASSIGN_OR_RETURN(SchemaJson merged, MergeSchemas(flat, rest));
-    builder_.Call(work.from, RuleOfMade(std::move(merged), work.path), work.to);
-    return Ok();
-  }
-
-  // The same schema without "$ref" and "allOf" at its top.
-  Result<SchemaJson> Flat(const SchemaJson& schema, size_t depth) const {
-    if (depth > kMergeDepth) return Invalid("references are nested too deep, or in a circle");
-    if (!schema.is_object()) return schema;
-    for (const auto& [word, value] : schema.items()) {
-      if (UseOfKeyword(word) == KeywordUse::kRefused) {
-        return Invalid("\"" + word + "\" is not supported");
-      }
-    }
-    if (schema.contains("$ref") && schema["$ref"].is_string()) {
-      TM_ASSIGN_OR_RETURN(const SchemaJson* target, Find(schema["$ref"].get<std::string>()));
-      TM_ASSIGN_OR_RETURN(const SchemaJson flat, Flat(*target, depth + 1));
-      TM_ASSIGN_OR_RETURN(const SchemaJson rest, Flat(Beside(schema, "$ref"), depth + 1));
-      return MergeSchemas(flat, rest);
-    }
-    if (!schema.contains("allOf")) return schema;
-    if (!schema["allOf"].is_array()) return Invalid("\"allOf\" must be a list");
-    SchemaJson merged = Beside(schema, "allOf");
-    for (const SchemaJson& part : schema["allOf"]) {
-      TM_ASSIGN_OR_RETURN(const SchemaJson flat, Flat(part, depth + 1));
-      TM_ASSIGN_OR_RETURN(merged, MergeSchemas(merged, flat));
-    }
-    return merged;
+    return AllOf(work);
   }
 
   Status AllOf(const Work& work) {
-    TM_ASSIGN_OR_RETURN(SchemaJson merged, Flat(*work.schema, 0));
+    TM_ASSIGN_OR_RETURN(SchemaJson merged, resolver_.Flat(*work.schema, false));
     builder_.Call(work.from, RuleOfMade(std::move(merged), work.path), work.to);
     return Ok();
   }
 
-  Status AnyOf(const Work& work, const std::string& word) {
-    const SchemaJson& schema = *work.schema;
+  static Result<const SchemaJson*> Branches(const SchemaJson& schema, const std::string& word) {
     const SchemaJson& branches = schema[word];
-    if (!branches.is_array() || branches.empty()) {
-      return Invalid("\"" + word + "\" must be a list with something in it");
-    }
-    const SchemaJson rest = Beside(schema, word);
-    std::vector<SchemaJson> flat;
-    for (size_t i = 0; i < branches.size(); ++i) {
-      const std::string path = work.path + "/" + word + "/" + std::to_string(i);
+    if (branches.is_array() && !branches.empty()) return &branches;
+    return Invalid("\"" + word + "\" must be a list with something in it");
+  }
+
+  Status AnyOf(const Work& work) {
+    TM_ASSIGN_OR_RETURN(const SchemaJson* branches, Branches(*work.schema, "anyOf"));
+    const SchemaJson rest = SchemaResolver::Beside(*work.schema, "anyOf");
+    for (size_t i = 0; i < branches->size(); ++i) {
+      const std::string path = work.path + "/anyOf/" + std::to_string(i);
       if (rest.empty()) {
-        builder_.Call(work.from, RuleOf(branches[i], path), work.to);
-        if (word == "anyOf") continue;
+        builder_.Call(work.from, RuleOf((*branches)[i], path), work.to);
+        continue;
       }
-      TM_ASSIGN_OR_RETURN(SchemaJson branch, Flat(branches[i], 0));
-      if (word == "oneOf") flat.push_back(branch);
-      if (rest.empty()) continue;
-      TM_ASSIGN_OR_RETURN(SchemaJson merged, MergeSchemas(rest, branch));
+      TM_ASSIGN_OR_RETURN(const SchemaJson branch, resolver_.Flat((*branches)[i], true));
+      TM_ASSIGN_OR_RETURN(SchemaJson merged, resolver_.Merge(rest, branch));
       builder_.Call(work.from, RuleOfMade(std::move(merged), path), work.to);
+    }
+    return Ok();
+  }
+
+  Status OneOf(const Work& work) {
+    TM_ASSIGN_OR_RETURN(const SchemaJson* branches, Branches(*work.schema, "oneOf"));
+    if (branches->size() > kOneOfMax) {
+      return Invalid("\"oneOf\" of more than " + std::to_string(kOneOfMax) +
+                     " is not supported: use \"anyOf\" or \"enum\"");
+    }
+    const SchemaJson rest = SchemaResolver::Beside(*work.schema, "oneOf");
+    std::vector<SchemaJson> flat;
+    for (size_t i = 0; i < branches->size(); ++i) {
+      const std::string path = work.path + "/oneOf/" + std::to_string(i);
+      TM_ASSIGN_OR_RETURN(const SchemaJson branch, resolver_.Flat((*branches)[i], true));
+      TM_ASSIGN_OR_RETURN(SchemaJson merged, resolver_.Merge(rest, branch));
+      flat.push_back(merged);
+      const NetworkRule rule =
+          rest.empty() ? RuleOf((*branches)[i], path) : RuleOfMade(std::move(merged), path);
+      builder_.Call(work.from, rule, work.to);
     }
     for (size_t i = 0; i < flat.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
@@ -238,40 +168,68 @@ class SchemaWriter {
     SchemaJson values = schema.contains("enum") ? schema["enum"] : SchemaJson::array();
     if (!values.is_array()) return Invalid("\"enum\" must be a list");
     if (schema.contains("const")) {
-      const bool fits = !schema.contains("enum") ||
-                        std::find(values.begin(), values.end(), schema["const"]) != values.end();
+      const bool fits = !schema.contains("enum") || HoldsValue(values, schema["const"]);
       values = fits ? SchemaJson::array({schema["const"]}) : SchemaJson::array();
     }
+    const bool spaced = ValuesIn(values) <= kSpacedValuesMax;
     std::vector<std::string> texts;
     for (const SchemaJson& value : values) {
       TM_ASSIGN_OR_RETURN(const bool fits, FitsSchema(value, schema));
-      if (fits) texts.push_back(Dumped(value));
+      if (!fits) continue;
+      if (spaced && value.is_structured()) {
+        Structured(value, work);
+      } else {
+        texts.push_back(Dumped(value));
+      }
     }
     AddTexts(builder_, work.from, std::move(texts), work.to);
     return Ok();
   }
 
+  // A constant list or object, with white space as in others.
+  void Structured(const SchemaJson& value, const Work& work) {
+    const auto rule = [&](const SchemaJson& inner) {
+      return RuleOfMade(SchemaJson{{"const", inner}}, work.path);
+    };
+    if (value.is_array()) {
+      std::vector<NetworkRule> items;
+      for (const SchemaJson& item : value) items.push_back(rule(item));
+      const size_t count = items.size();
+      return shapes_.Items(work.from, items, std::nullopt, {.least = count, .most = count},
+                           work.to);
+    }
+    std::vector<JsonProperty> members;
+    for (const auto& [name, inner] : value.items()) {
+      members.push_back({Dumped(name), rule(inner), true});
+    }
+    shapes_.Members(work.from, members, std::nullopt, {}, work.to);
+  }
+
   // Of a schema without types those that its words are about.
   static std::vector<std::string> ImpliedTypes(const SchemaJson& schema) {
-    static const std::pair<const char*, const char*> kWords[] = {{"properties", "object"},
-                                                                 {"required", "object"},
-                                                                 {"additionalProperties", "object"},
-                                                                 {"minProperties", "object"},
-                                                                 {"maxProperties", "object"},
-                                                                 {"items", "array"},
-                                                                 {"prefixItems", "array"},
-                                                                 {"minItems", "array"},
-                                                                 {"maxItems", "array"},
-                                                                 {"uniqueItems", "array"},
-                                                                 {"minLength", "string"},
-                                                                 {"maxLength", "string"},
-                                                                 {"pattern", "string"},
-                                                                 {"format", "string"},
-                                                                 {"minimum", "number"},
-                                                                 {"maximum", "number"},
-                                                                 {"exclusiveMinimum", "number"},
-                                                                 {"exclusiveMaximum", "number"},
-                                                                 {"multipleOf", "number"}};
+    static const std::pair<const char*, const char*> kWords[] = {
+        {"properties", "object"},
+        {"required", "object"},
+        {"additionalProperties", "object"},
+        {"unevaluatedProperties", "object"},
+        {"minProperties", "object"},
+        {"maxProperties", "object"},
+        {"items", "array"},
+        {"prefixItems", "array"},
+        {"minItems", "array"},
+        {"maxItems", "array"},
+        {"additionalItems", "array"},
+        {"unevaluatedItems", "array"},
+        {"uniqueItems", "array"},
+        {"minLength", "string"},
+        {"maxLength", "string"},
+        {"pattern", "string"},
+        {"format", "string"},
+        {"minimum", "number"},
+        {"maximum", "number"},
+        {"exclusiveMinimum", "number"},
+        {"exclusiveMaximum", "number"},
+        {"multipleOf", "number"}};
     std::vector<std::string> types;
     for (const auto& [word, type] : kWords) {
       if (schema.contains(word) && std::find(types.begin(), types.end(), type) == types.end()) {
@@ -350,68 +308,98 @@ class SchemaWriter {
       use.most = most_below;
     }
     if (schema.contains("multipleOf")) {
-      if (schema["multipleOf"] != 1) {
-        return Invalid("\"multipleOf\" other than 1 is not supported");
-      }
-      use.integer = true;
+      if (!schema["multipleOf"].is_number()) return Invalid("\"multipleOf\" must be a number");
+      use.multiple = ReadBound(Dumped(schema["multipleOf"]), false);
     }
-    AddNumber(builder_, work.from, use, work.to);
-    return Ok();
+    return AddNumber(builder_, work.from, use, work.to);
   }
 
   Status String(const Work& work) {
     const SchemaJson& schema = *work.schema;
     TM_ASSIGN_OR_RETURN(const Count least, CountIn(schema, "minLength"));
-    TM_ASSIGN_OR_RETURN(const Count most, CountIn(schema, "maxLength"));
-    const bool pattern = schema.contains("pattern"), format = schema.contains("format");
+    TM_ASSIGN_OR_RETURN(Count most, CountIn(schema, "maxLength"));
+    if (most) most = std::min(*most, std::max(least.value_or(0), kCountedCharactersMax));
     const bool counted = most || least.value_or(0) > 0;
-    if (pattern + format + counted > 1) {
-      return Invalid("of \"pattern\", \"format\" and lengths only one may stand in a schema");
-    }
-    if (!pattern && !format && !counted) {
-      builder_.Call(work.from, shapes_.AnyString(), work.to);
+    if (most && *most < least.value_or(0)) return Ok();
+    TM_ASSIGN_OR_RETURN(const std::vector<StringForm> forms, FormsOf(schema));
+    if (forms.empty()) {
+      const NetworkRule rule =
+          counted ? shapes_.CountedString(least.value_or(0), most) : shapes_.AnyString();
+      builder_.Call(work.from, rule, work.to);
       return Ok();
     }
     const NetworkState begin = builder_.NewState(), end = builder_.NewState();
     builder_.Bytes(work.from, '"', '"', begin);
     builder_.Bytes(end, '"', '"', work.to);
-    if (counted) {
-      if (most && *most < least.value_or(0)) return Ok();
-      Counted(begin, least.value_or(0), most, end);
-      return Ok();
-    }
-    const SchemaJson& value = schema[pattern ? "pattern" : "format"];
-    const std::string word = pattern ? "pattern" : "format";
-    if (!value.is_string()) return Invalid("\"" + word + "\" must be a string");
-    if (pattern) {
-      return AddRegex(builder_, begin, value.get<std::string>(),
-                      {.writing = Writing::kJson, .whole = false}, end)
-          .WithContext("\"pattern\"");
-    }
-    const auto known = PatternOfFormat(value.get<std::string>());
-    if (!known) {
-      return Invalid("\"format\" " + Dumped(value) + " is not supported; there are " +
-                     std::string(kFormatNames));
-    }
-    return AddRegex(builder_, begin, *known, {.writing = Writing::kJson, .whole = true}, end);
+    if (forms.size() == 1 && !counted) return AddForm(builder_, forms[0], begin, end);
+    return Together(
+        forms, counted ? std::optional(CharacterBounds{least.value_or(0), most}) : std::nullopt,
+        begin, end);
   }
 
-  // So many characters of a string.
-  void Counted(NetworkState from, size_t least, Count most, NetworkState to) {
-    const size_t last = most ? *most : least;
-    std::vector<NetworkState> chain{builder_.NewState()};
-    builder_.Free(from, chain[0]);
-    for (size_t i = 0; i < last && !builder_.full(); ++i) {
-      chain.push_back(builder_.NewState());
-      AddJsonCharacter(builder_, chain[i], chain[i + 1]);
+  // A pattern of the schema, or of one of our formats.
+  struct StringForm {
+    std::string pattern;
+    bool whole = false;
+  };
+
+  static Result<std::vector<StringForm>> FormsOf(const SchemaJson& schema) {
+    std::vector<StringForm> forms;
+    if (schema.contains("pattern")) {
+      const SchemaJson& pattern = schema["pattern"];
+      for (const SchemaJson& one : pattern.is_array() ? pattern : SchemaJson::array({pattern})) {
+        if (!one.is_string()) return Invalid("\"pattern\" must be a string");
+        forms.push_back({.pattern = one.get<std::string>()});
+      }
     }
-    if (builder_.full()) return;
-    for (size_t i = least; i < chain.size(); ++i) builder_.Free(chain[i], to);
-    if (!most) return AddJsonCharacter(builder_, chain[least], chain[least]);
-    for (size_t i = 0; i < last; ++i) {
-      const size_t first = i < least ? 0 : least, end = i < least ? least : last;
-      builder_.Alike(chain[i], chain[first], end - i);
+    if (schema.contains("format")) {
+      if (!schema["format"].is_string()) return Invalid("\"format\" must be a string");
+      const auto known = PatternOfFormat(schema["format"].get<std::string>());
+      if (known) forms.push_back({.pattern = std::string(*known), .whole = true});
     }
+    return forms;
+  }
+
+  static Status AddForm(NetworkBuilder& builder, const StringForm& form, NetworkState from,
+                        NetworkState to) {
+    return AddRegex(builder, from, form.pattern, {.writing = Writing::kJson, .whole = form.whole},
+                    to)
+        .WithContext("\"pattern\"");
+  }
+
+  // What satisfies all of the forms and has so many characters.
+  Status Together(const std::vector<StringForm>& forms, const std::optional<CharacterBounds>& count,
+                  NetworkState from, NetworkState to) {
+    std::vector<ByteNetwork> networks;
+    const auto alone = [&](const auto& add) -> Status {
+      NetworkBuilder builder(builder_.limits(), builder_.writable());
+      const NetworkRule root = builder.NewRule();
+      TM_RETURN_IF_ERROR(add(builder, builder.StartOf(root), builder.EndOf(root)));
+      TM_ASSIGN_OR_RETURN(ByteNetwork made, builder.Finish(root));
+      networks.push_back(std::move(made));
+      return Ok();
+    };
+    for (const StringForm& form : forms) {
+      TM_RETURN_IF_ERROR(alone([&](NetworkBuilder& builder, NetworkState a, NetworkState b) {
+        return AddForm(builder, form, a, b);
+      }));
+    }
+    if (count) {
+      TM_RETURN_IF_ERROR(alone([&](NetworkBuilder& builder, NetworkState a, NetworkState b) {
+        AddJsonCharacters(builder, a, *count, b);
+        return Ok();
+      }));
+    }
+    while (networks.size() > 2) {
+      const ByteNetwork a = std::move(networks[0]), b = std::move(networks[1]);
+      networks.erase(networks.begin(), networks.begin() + 2);
+      TM_RETURN_IF_ERROR(alone([&](NetworkBuilder& builder, NetworkState begin, NetworkState end) {
+        AddBoth(builder, begin, a, b, end);
+        return Ok();
+      }));
+    }
+    AddBoth(builder_, from, networks[0], networks[1], to);
+    return Ok();
   }
 
   Status Array(const Work& work) {
@@ -434,13 +422,11 @@ class SchemaWriter {
       }
     }
     std::optional<NetworkRule> rest;
+    TM_ASSIGN_OR_RETURN(const bool closed, Closes(schema, "unevaluatedItems"));
     if (schema.contains(more)) {
       if (schema[more] != false) rest = RuleOf(schema[more], work.path + "/" + more);
-    } else if (first.empty() || least > first.size()) {
+    } else if (!closed && (first.empty() || least > first.size())) {
       rest = shapes_.Any();
-    }
-    if (schema.contains("unevaluatedItems") && schema["unevaluatedItems"] != false) {
-      return Invalid("\"unevaluatedItems\" other than false is not supported");
     }
     if (most_given && *most_given < least) return Ok();
     shapes_.Items(work.from, first, rest, {least, most_given}, work.to);
@@ -458,34 +444,37 @@ class SchemaWriter {
     } else if (!schema.contains("properties")) {
       extra = shapes_.Any();
     }
-    if (schema.contains("unevaluatedProperties") && schema["unevaluatedProperties"] != false) {
-      return Invalid("\"unevaluatedProperties\" other than false is not supported");
-    }
-    if (schema.contains("unevaluatedProperties") && extra &&
-        !schema.contains("additionalProperties")) {
-      extra = std::nullopt;
-    }
+    TM_ASSIGN_OR_RETURN(const bool closed, Closes(schema, "unevaluatedProperties"));
+    if (closed && !schema.contains("additionalProperties")) extra = std::nullopt;
     TM_ASSIGN_OR_RETURN(const Count least, CountIn(schema, "minProperties"));
-    TM_ASSIGN_OR_RETURN(const Count most, CountIn(schema, "maxProperties"));
+    TM_ASSIGN_OR_RETURN(Count most, CountIn(schema, "maxProperties"));
     const auto required = static_cast<size_t>(std::count_if(
         properties.begin(), properties.end(), [](const auto& p) { return p.required; }));
     const bool enough = least.value_or(0) <= required;
-    const bool few = !most || (!extra && properties.size() <= *most);
-    if (enough && few) {
-      shapes_.Members(work.from, properties, extra, {}, work.to);
-      return Ok();
-    }
-    if (!enough && extra) {
+    if (most && !extra && properties.size() <= *most) most = std::nullopt;
+    if (!enough && extra && *least > properties.size() + 1) {
       return Invalid(
-          "\"minProperties\" of more than the required ones is not supported where "
-          "others may be added");
+          "\"minProperties\" of more than one above the properties that are named is not "
+          "supported");
     }
-    if (properties.size() > kCountedPropertiesMax || most.value_or(0) > kCountedPropertiesMax) {
+    if (most && least.value_or(0) > *most) return Ok();
+    if (most && required > *most) return Ok();
+    if (most && extra) most = std::min(*most, std::max(properties.size(), kCountedPropertiesMax));
+    if ((!enough || most) && properties.size() > kCountedPropertiesMax) {
       return Invalid("\"minProperties\" and \"maxProperties\" are supported for at most " +
                      std::to_string(kCountedPropertiesMax) + " properties");
     }
-    shapes_.Members(work.from, properties, extra, {least, most}, work.to);
+    if (!enough && !extra && *least > properties.size()) return Ok();
+    shapes_.Members(work.from, properties, extra,
+                    {.least = enough ? std::nullopt : least, .most = most}, work.to);
     return Ok();
+  }
+
+  // Of "unevaluated..": whether nothing else may stand there.
+  static Result<bool> Closes(const SchemaJson& schema, const char* word) {
+    if (!schema.contains(word) || schema[word] == true) return false;
+    if (schema[word] == false) return true;
+    return Invalid("\"" + std::string(word) + "\" other than true and false is not supported");
   }
 
   Status ReadProperties(const Work& work, std::vector<JsonProperty>& properties) {
@@ -528,7 +517,8 @@ class SchemaWriter {
   NetworkBuilder& builder_;
   JsonShapes shapes_;
   const SchemaJson& root_;
-  std::deque<SchemaJson> made_;  // their places do not change
+  SchemaResolver resolver_;
+  std::map<std::string, SchemaJson> made_;  // by their text; their places do not change
   std::unordered_map<const SchemaJson*, NetworkRule> rules_;
   std::deque<Work> work_;
   size_t written_ = 0;

@@ -9,6 +9,7 @@ namespace tidemill {
 namespace {
 
 constexpr int kIndentMax = 20;
+constexpr size_t kCountedItemsMax = 10'000;  // where more are allowed
 
 // Of keys that are written without escapes.
 CharacterSet PlainCharacters() {
@@ -25,7 +26,8 @@ void JsonShapes::Items(NetworkState from, const std::vector<NetworkRule>& first,
                        const std::optional<NetworkRule>& rest, const JsonCounts& counts,
                        NetworkState to) {
   const size_t least = counts.least.value_or(0);
-  const std::optional<size_t> most = counts.most;
+  std::optional<size_t> most = counts.most;
+  if (most) most = std::min(*most, std::max(least, kCountedItemsMax));
   const NetworkState begin = builder_.NewState(), close = builder_.NewState();
   builder_.Bytes(from, '[', '[', begin);
   builder_.Bytes(Spaced(close), ']', ']', to);
@@ -48,38 +50,71 @@ void JsonShapes::Items(NetworkState from, const std::vector<NetworkRule>& first,
   }
 }
 
-// The members of an object in their order, then others. at(i, n): in front of property i, with n
-// members written; where nobody counts, n is 0 or 1.
+// Members are counted in columns: with n of them written. The last column stands for more, too,
+// where there is no most.
+struct JsonShapes::Rows {
+  size_t least = 0;
+  std::optional<size_t> most{};
+  NetworkState close = 0;
+  std::vector<NetworkState> keys{};  // by column: in front of a key, behind its comma
+
+  std::optional<size_t> Behind(size_t column) const {
+    if (most && column >= *most) return std::nullopt;
+    return std::min(column + 1, keys.size() - 1);
+  }
+};
+
 void JsonShapes::Members(NetworkState from, const std::vector<JsonProperty>& properties,
-                         const std::optional<NetworkRule>& extra, const JsonCounts& given,
+                         const std::optional<NetworkRule>& extra, const JsonCounts& counts,
                          NetworkState to) {
-  const std::optional<size_t> least = given.least, most = given.most;
-  const bool counts = least || most;
-  const size_t columns = counts ? std::max(properties.size(), most.value_or(0)) + 1 : 2;
-  const NetworkState begin = builder_.NewState(), close = builder_.NewState();
+  Rows rows{.least = counts.least.value_or(0), .most = counts.most, .close = builder_.NewState()};
+  rows.keys.resize(rows.most.value_or(rows.least) + 1);
+  for (NetworkState& state : rows.keys) state = builder_.NewState();
+  const NetworkState begin = builder_.NewState();
   builder_.Bytes(from, '{', '{', begin);
-  builder_.Bytes(Spaced(close), '}', '}', to);
-  std::vector<NetworkState> row(columns);
-  for (size_t n = 0; n < columns; ++n) row[n] = n == 0 ? begin : builder_.NewState();
-  const auto column_behind = [&](size_t n) { return counts ? n + 1 : size_t{1}; };
+  builder_.Bytes(Spaced(rows.close), '}', '}', to);
+  builder_.Free(Spaced(begin), rows.keys[0]);
+  size_t required = static_cast<size_t>(std::count_if(properties.begin(), properties.end(),
+                                                      [](const auto& p) { return p.required; }));
+  if (required == 0 && rows.least == 0) builder_.Free(begin, rows.close);
   for (const JsonProperty& property : properties) {
     if (builder_.full()) return;
-    std::vector<NetworkState> next(columns);
+    if (property.required) --required;
+    std::vector<NetworkState> next(rows.keys.size());
     for (NetworkState& state : next) state = builder_.NewState();
-    for (size_t n = 0; n < columns; ++n) {
-      if (!property.required) builder_.Free(row[n], next[n]);
-      if (column_behind(n) >= columns || (most && n >= *most)) continue;
-      const NetworkState key = Separated(row[n], n > 0);
-      Value(builder_.Text(key, property.key), property.value, next[column_behind(n)]);
+    for (size_t n = 0; n < next.size(); ++n) {
+      if (!property.required) builder_.Free(rows.keys[n], next[n]);
+      const std::optional<size_t> column = rows.Behind(n);
+      if (!column) continue;
+      const NetworkState behind = builder_.NewState();
+      Value(builder_.Text(rows.keys[n], property.key), property.value, behind);
+      if (required == 0 && *column >= rows.least) builder_.Free(behind, rows.close);
+      Comma(behind, next[*column]);
     }
-    row = std::move(next);
+    rows.keys = std::move(next);
   }
-  for (size_t n = 0; n < columns; ++n) {
-    if (!least || n >= *least) builder_.Free(row[n], close);
-    if (!extra || column_behind(n) >= columns || (most && n >= *most)) continue;
-    const NetworkState key = Separated(row[n], n > 0), colon = builder_.NewState();
-    builder_.Call(key, OtherKey(properties), colon);
-    Value(colon, *extra, row[column_behind(n)]);
+  if (extra) OtherMembers(rows, properties, *extra);
+}
+
+// Two others may have the same key, so they count as one towards the least.
+void JsonShapes::OtherMembers(const Rows& rows, const std::vector<JsonProperty>& properties,
+                              NetworkRule value) {
+  const NetworkRule key = OtherKey(properties);
+  std::vector<NetworkState> behind(rows.keys.size());
+  for (NetworkState& state : behind) state = builder_.NewState();
+  const auto add = [&](NetworkState from, size_t column) {
+    const NetworkState colon = builder_.NewState();
+    builder_.Call(from, key, colon);
+    Value(colon, value, behind[column]);
+  };
+  for (size_t n = 0; n < behind.size() && !builder_.full(); ++n) {
+    builder_.Free(behind[n], rows.close);
+    const std::optional<size_t> column = rows.Behind(n);
+    if (!column || *column < rows.least) continue;
+    add(rows.keys[n], *column);
+    const NetworkState next = builder_.NewState();
+    Comma(behind[n], next);
+    add(next, *column);
   }
 }
 
@@ -89,12 +124,10 @@ void JsonShapes::Value(NetworkState from, NetworkRule value, NetworkState to) {
   builder_.Call(Spaced(behind), value, to);
 }
 
-// In front of a key: behind a comma where one was written before it.
-NetworkState JsonShapes::Separated(NetworkState from, bool comma) {
-  if (!comma) return Spaced(from);
+void JsonShapes::Comma(NetworkState from, NetworkState to) {
   const NetworkState behind = builder_.NewState();
   builder_.Bytes(from, ',', ',', behind);
-  return Spaced(behind);
+  builder_.Free(Spaced(behind), to);
 }
 
 // A key that none of the properties has, without escapes: the same key could be written with one.
@@ -183,12 +216,53 @@ NetworkRule JsonShapes::AnyString() {
   return string_;
 }
 
+// Inside of a string, with at most so many characters to come and its quote.
+NetworkState JsonShapes::AtMost(size_t characters) {
+  if (unbounded_ < 0) {
+    string_end_ = builder_.NewState();
+    builder_.Last(string_end_);
+    unbounded_ = builder_.NewState();
+    AddJsonCharacter(builder_, unbounded_, unbounded_);
+    builder_.Bytes(unbounded_, '"', '"', string_end_);
+    at_most_.push_back(builder_.NewState());
+    builder_.Bytes(at_most_[0], '"', '"', string_end_);
+  }
+  while (at_most_.size() <= characters && !builder_.full()) {
+    const NetworkState state = builder_.NewState();
+    AddJsonCharacter(builder_, state, at_most_.back());
+    builder_.Bytes(state, '"', '"', string_end_);
+    if (builder_.full()) break;
+    builder_.Alike(state, unbounded_, at_most_.size());
+    at_most_.push_back(state);
+  }
+  return at_most_[std::min(characters, at_most_.size() - 1)];
+}
+
+NetworkRule JsonShapes::CountedString(size_t least, std::optional<size_t> most) {
+  const auto [it, added] = counted_.try_emplace({least, most}, 0);
+  if (!added) return it->second;
+  it->second = builder_.NewRule();
+  NetworkState at = builder_.NewState();
+  builder_.Bytes(builder_.StartOf(it->second), '"', '"', at);
+  const NetworkState first = at;
+  for (size_t i = 0; i < least && !builder_.full(); ++i) {
+    const NetworkState next = builder_.NewState();
+    AddJsonCharacter(builder_, at, next);
+    if (!builder_.full()) builder_.Alike(at, first, least - i);
+    at = next;
+  }
+  if (builder_.full()) return it->second;
+  const NetworkState rest = AtMost(most ? *most - least : 0);
+  builder_.Free(at, most ? rest : unbounded_);
+  return it->second;
+}
+
 NetworkRule JsonShapes::Any() {
   if (any_ >= 0) return any_;
   any_ = builder_.NewRule();
   const NetworkState start = builder_.StartOf(any_), end = builder_.EndOf(any_);
   for (const char* word : {"true", "false", "null"}) builder_.TextTo(start, word, end);
-  AddNumber(builder_, start, {}, end);
+  TM_CHECK(AddNumber(builder_, start, {}, end).ok(), "any number can be written");
   builder_.Call(start, AnyString(), end);
   Items(start, {}, any_, {}, end);
   builder_.Call(start, AnyObject(), end);

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/constraint/byte_network.h"
@@ -30,6 +31,8 @@ class JsonShapes {
   NetworkRule Any();
   NetworkRule AnyObject();
   NetworkRule AnyString();
+  // A string of so many characters, its quotes included.
+  NetworkRule CountedString(size_t least, std::optional<size_t> most);
   // An array: items with rules of their own, then those of `rest`, if others may follow.
   void Items(NetworkState from, const std::vector<NetworkRule>& first,
              const std::optional<NetworkRule>& rest, const JsonCounts& counts, NetworkState to);
@@ -39,8 +42,12 @@ class JsonShapes {
 
  private:
   NetworkState Spaced(NetworkState from);
-  NetworkState Separated(NetworkState from, bool comma);
+  void Comma(NetworkState from, NetworkState to);
   void Value(NetworkState from, NetworkRule value, NetworkState to);
+  struct Rows;
+  void OtherMembers(const Rows& rows, const std::vector<JsonProperty>& properties,
+                    NetworkRule value);
+  NetworkState AtMost(size_t characters);
   NetworkRule OtherKey(const std::vector<JsonProperty>& properties);
   struct KeyRange {
     size_t first = 0, last = 0, at = 0;
@@ -50,6 +57,10 @@ class JsonShapes {
 
   NetworkBuilder& builder_;
   std::map<std::vector<std::string>, NetworkRule> other_keys_;
+  std::map<std::pair<size_t, std::optional<size_t>>, NetworkRule> counted_;
+  // Inside of a string with at most so many characters more; all of them end one rule.
+  std::vector<NetworkState> at_most_;
+  NetworkState unbounded_ = -1, string_end_ = -1;  // with any number, and behind it
   NetworkRule space_ = -1, string_ = -1, any_ = -1, any_object_ = -1;
 };
 

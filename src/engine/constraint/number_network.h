@@ -28,9 +28,11 @@ NumberBound ReadBound(const std::string& text, bool exclusive);
 struct NumberUse {
   bool integer = false;
   std::optional<NumberBound> least{}, most{};
+  std::optional<NumberBound> multiple{};  // of it; above zero, without a sign
 };
 
-// Numbers of at most 15 digits before the point; without bounds also with an exponent.
-void AddNumber(NetworkBuilder& builder, NetworkState from, const NumberUse& use, NetworkState to);
+// Numbers of at most 15 digits that count, unless a bound has more, so that no reader rounds one
+// over its bound; without bounds also with an exponent. kInvalid: `multiple` has too many digits.
+Status AddNumber(NetworkBuilder& builder, NetworkState from, const NumberUse& use, NetworkState to);
 
 }  // namespace tidemill

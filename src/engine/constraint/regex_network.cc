@@ -36,10 +36,27 @@ CharacterSet WordCharacters() {
   return set;
 }
 
+// Those that all readers take for a space.
 CharacterSet Spaces() {
   CharacterSet set;
   set.Add('\t', '\r');
   set.Add(' ', ' ');
+  return set;
+}
+
+// Those that any reader takes for one.
+CharacterSet AnySpaces() {
+  CharacterSet set = Spaces();
+  set.Add(0x1C, 0x1F);
+  set.Add(0x85, 0x85);
+  set.Add(0xA0, 0xA0);
+  set.Add(0x1680, 0x1680);
+  set.Add(0x2000, 0x200A);
+  set.Add(0x2028, 0x2029);
+  set.Add(0x202F, 0x202F);
+  set.Add(0x205F, 0x205F);
+  set.Add(0x3000, 0x3000);
+  set.Add(0xFEFF, 0xFEFF);
   return set;
 }
 
@@ -84,22 +101,20 @@ class RegexParser {
 
   RegexNode Quantified(size_t depth) {
     RegexNode node = Atom(depth);
-    while (!reader_.failed() && !reader_.AtEnd()) {
-      std::optional<std::pair<int64_t, int64_t>> times = Times();
-      if (!times) break;
-      if (node.kind == RegexNode::Kind::kStart || node.kind == RegexNode::Kind::kEnd) {
-        reader_.Fail("an anchor is repeated");
-        break;
-      }
-      RegexNode repeat{.kind = RegexNode::Kind::kRepeat,
-                       .parts = {},
-                       .least = times->first,
-                       .most = times->second};
-      repeat.parts.push_back(std::move(node));
-      node = std::move(repeat);
-      if (++quantified_ > limits_.states) reader_.Fail("it is too large");
+    if (reader_.failed()) return node;
+    const std::optional<std::pair<int64_t, int64_t>> times = Times();
+    if (!times || reader_.failed()) return node;
+    if (node.kind == RegexNode::Kind::kStart || node.kind == RegexNode::Kind::kEnd) {
+      reader_.Fail("an anchor is repeated");
+      return node;
     }
-    return node;
+    if (Times()) reader_.Fail("a quantifier follows a quantifier");
+    RegexNode repeat{.kind = RegexNode::Kind::kRepeat,
+                     .parts = {},
+                     .least = times->first,
+                     .most = times->second};
+    repeat.parts.push_back(std::move(node));
+    return repeat;
   }
 
   // nullopt: no quantifier follows.
@@ -123,6 +138,15 @@ class RegexParser {
   std::optional<std::pair<int64_t, int64_t>> Counted() {
     const size_t at = reader_.at();
     reader_.Take('{');
+    if (reader_.Is(',')) {
+      // A character to some readers, a count to others.
+      const size_t comma = reader_.at();
+      reader_.Take(',');
+      if (reader_.Number(kRepeatsMax) && reader_.Is('}')) {
+        reader_.Fail("a repetition without its least number is not supported: write {0,n}");
+      }
+      reader_.GoTo(comma);
+    }
     const std::optional<int64_t> least = reader_.Number(kRepeatsMax);
     std::optional<int64_t> most = least;
     if (least && reader_.Take(',')) {
@@ -146,6 +170,7 @@ class RegexParser {
       CharacterSet line;
       line.Add('\n', '\n');
       line.Add('\r', '\r');
+      line.Add(0x2028, 0x2029);
       return Character(line.Others());
     }
     if (reader_.Take('\\')) return Character(Escape(/*in_class=*/false));
@@ -180,9 +205,9 @@ class RegexParser {
   }
 
   CharacterSet Class() {
-    CharacterSet set;
+    CharacterSet set, left_out;  // of a class of others, what some reader leaves out
     const bool others = reader_.Take('^');
-    bool first = true;
+    bool spaces = false, no_spaces = false, first = true;
     while (!reader_.failed() && (first || !reader_.Is(']'))) {
       if (reader_.AtEnd()) {
         reader_.Fail("a class is not closed");
@@ -190,6 +215,12 @@ class RegexParser {
       }
       if (first && reader_.Is(']')) break;  // [] takes nothing, [^] everything
       first = false;
+      const bool space = reader_.Is('\\') && reader_.IsSecond('s');
+      const bool no_space = reader_.Is('\\') && reader_.IsSecond('S');
+      spaces = spaces || space;
+      no_spaces = no_spaces || no_space;
+      if (space) left_out.Add(AnySpaces());
+      if (no_space) left_out.Add(Spaces().Others());
       bool single = true;
       const CharacterSet low = ClassPart(single);
       if (!single || !reader_.Is('-') || reader_.IsSecond(']')) {
@@ -208,7 +239,10 @@ class RegexParser {
       set.Add(from, to);
     }
     reader_.Take(']');
-    return others ? set.Others() : set;
+    if (spaces && no_spaces) set.Add(0, CharacterSet::kLast);
+    if (!others) return set;
+    set.Add(left_out);
+    return set.Others();
   }
 
   CharacterSet ClassPart(bool& single) {
@@ -238,7 +272,7 @@ class RegexParser {
       case 's':
         return Spaces();
       case 'S':
-        return Spaces().Others();
+        return AnySpaces().Others();
       case 'n':
         return OneCharacter('\n');
       case 'r':
@@ -250,7 +284,10 @@ class RegexParser {
       case 'v':
         return OneCharacter('\v');
       case '0':
+        if (!reader_.AtEnd() && reader_.IsDigit()) reader_.Fail("octal escapes are not supported");
         return OneCharacter(0);
+      case 'c':
+        return OneCharacter(Letter() % 32);
       case 'x':
         return OneCharacter(reader_.Hex(2));
       case 'u':
@@ -262,10 +299,16 @@ class RegexParser {
     if (c == 'b' || c == 'B') reader_.Fail("word boundaries are not supported");
     if (c >= '1' && c <= '9') reader_.Fail("references to groups are not supported");
     if (c == 'p' || c == 'P') reader_.Fail("classes of Unicode properties are not supported");
-    if (c == 'A' || c == 'Z' || c == 'z' || c == 'k' || c == 'c' || c == 'G') {
-      reader_.Fail("this escape is not supported");
-    }
+    if (IsLetter(c)) reader_.Fail("this escape is not supported");
     return OneCharacter(c);
+  }
+
+  static bool IsLetter(uint32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+  uint32_t Letter() {
+    const uint32_t c = reader_.Character();
+    if (!IsLetter(c)) reader_.Fail("\"\\c\" stands before a letter");
+    return c;
   }
 
   uint32_t CodePoint() {
@@ -277,6 +320,10 @@ class RegexParser {
         return 0;
       }
       const uint32_t second = reader_.Hex(4);
+      if (second < 0xDC00 || second > 0xDFFF) {
+        reader_.Fail("half of a surrogate pair is no character");
+        return 0;
+      }
       return 0x10000 + ((first & 0x3FF) << 10) + (second & 0x3FF);
     }
     uint32_t value = 0;
@@ -289,7 +336,6 @@ class RegexParser {
 
   TextReader reader_;
   const ConstraintLimits& limits_;
-  size_t quantified_ = 0;
 };
 
 class RegexWriter {

@@ -21,8 +21,15 @@ enum class KeywordUse : uint8_t {
 KeywordUse UseOfKeyword(std::string_view word);
 
 // What satisfies both. kInvalid names the keyword that cannot be put together. Neither has a
-// "$ref".
+// "$ref". Several patterns become a list.
 Result<SchemaJson> MergeSchemas(const SchemaJson& a, const SchemaJson& b);
+
+// All values of lists, objects and their insides counted.
+size_t ValuesIn(const SchemaJson& value);
+
+// Whether they are the same value: members in any order, 1 and 1.0.
+bool IsSameValue(const SchemaJson& a, const SchemaJson& b);
+bool HoldsValue(const SchemaJson& list, const SchemaJson& value);
 
 // Whether no document satisfies both, as far as types and constants show.
 bool AreDisjoint(const SchemaJson& a, const SchemaJson& b);

@@ -6,10 +6,7 @@
 
 namespace tidemill {
 
-// nullopt: not one of them.
+// nullopt: no draft of JSON Schema knows it, so it says nothing about documents.
 std::optional<std::string_view> PatternOfFormat(std::string_view format);
-
-// Their names, for people.
-extern const std::string_view kFormatNames;
 
 }  // namespace tidemill

@@ -30,7 +30,9 @@ uint32_t TextReader::Character() {
   }
   uint32_t value = length == 1 ? lead : lead & (0x7Fu >> length);
   for (size_t i = 1; i < length; ++i) {
-    value = value << 6 | (static_cast<unsigned char>(text_[at_ + i]) & 0x3F);
+    const auto byte = static_cast<unsigned char>(text_[at_ + i]);
+    if ((byte & 0xC0) != 0x80) Fail("bytes that are no UTF-8");
+    value = value << 6 | (byte & 0x3F);
   }
   at_ += length;
   return value;
@@ -55,9 +57,9 @@ uint32_t TextReader::Hex(int digits) {
 }
 
 std::optional<int64_t> TextReader::Number(int64_t most) {
-  if (AtEnd() || text_[at_] < '0' || text_[at_] > '9') return std::nullopt;
+  if (!IsDigit()) return std::nullopt;
   int64_t value = 0;
-  while (!AtEnd() && text_[at_] >= '0' && text_[at_] <= '9') {
+  while (IsDigit()) {
     value = value * 10 + (text_[at_] - '0');
     ++at_;
     if (value > most) {

@@ -17,6 +17,7 @@ class TextReader {
   size_t at() const { return at_; }
   void GoTo(size_t at) { at_ = at; }
   bool Is(char c) const { return !AtEnd() && text_[at_] == c; }
+  bool IsDigit() const { return !AtEnd() && text_[at_] >= '0' && text_[at_] <= '9'; }
   bool IsSecond(char c) const { return at_ + 1 < text_.size() && text_[at_ + 1] == c; }
   // Whether it is there; if so it is behind us.
   bool Take(char c);

@@ -373,7 +373,8 @@ TEST(RemoteLife, PlantedBugsAreFound) {
   for (const Planted bug : {Planted::kNoCanary, Planted::kOneVersion}) {
     bool found = false;
     for (uint64_t seed = 1; seed <= 60 && !found; ++seed) {
-      found = RemoteLife(seed, bug).Live() == "tokens that the weights of their versions do not draw";
+      found =
+          RemoteLife(seed, bug).Live() == "tokens that the weights of their versions do not draw";
     }
     EXPECT_TRUE(found) << static_cast<int>(bug);
   }

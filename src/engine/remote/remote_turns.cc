@@ -111,7 +111,7 @@ void RemoteTurns::Continue(SequenceId id, std::vector<TokenId> append, TurnParam
 void RemoteTurns::Enqueue(Turn& turn) {
   Sequence& s = turn.sequence;
   Status right = CheckTurn(s.turn, options_.token_bytes != nullptr);
-  if (right.ok() && (s.turn.controls.Any() || s.turn.prompt_logprobs >= 0)) {
+  if (right.ok() && (s.turn.controls.Any() || s.turn.prompt_logprobs >= 0 || s.turn.prompt_state)) {
     right = Invalid(
         "constraints, penalties, biases and log-probabilities of a prompt are not available on "
         "an inference server of another kind");

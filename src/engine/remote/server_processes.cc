@@ -37,14 +37,15 @@ Result<uint16_t> FreeLoopbackPort() {
 
 Result<ServerProcesses> ServerProcesses::Start(ServerCommand command, size_t count) {
   ServerProcesses servers(std::move(command));
-  for (size_t i = 0; i < count; ++i) {
-    TM_ASSIGN_OR_RETURN(const uint16_t port, FreeLoopbackPort());
-    servers.urls_.push_back(
-        {.tls = false, .host = "127.0.0.1", .port = std::to_string(port), .path = "/"});
-    servers.processes_.push_back({.pid = 0, .start_at = Time::min(), .pause = kFirstPause});
-    TM_RETURN_IF_ERROR(servers.StartOne(i));
-  }
+  for (size_t i = 0; i < count; ++i) TM_RETURN_IF_ERROR(servers.Add());
   return servers;
+}
+
+Status ServerProcesses::Add() {
+  TM_ASSIGN_OR_RETURN(const uint16_t port, FreeLoopbackPort());
+  urls_.push_back({.tls = false, .host = "127.0.0.1", .port = std::to_string(port), .path = "/"});
+  processes_.push_back({.pid = 0, .start_at = Time::min(), .pause = kFirstPause});
+  return StartOne(processes_.size() - 1);
 }
 
 ServerProcesses::ServerProcesses(ServerProcesses&& other) noexcept
@@ -68,7 +69,8 @@ ServerProcesses::~ServerProcesses() {
 }
 
 Status ServerProcesses::StartOne(size_t i) {
-  const std::string log = command_.log_folder + "/server-" + std::to_string(i) + ".log";
+  const std::string log =
+      command_.log_folder + "/" + command_.name + "-" + std::to_string(i) + ".log";
   std::vector<std::string> words;
   for (std::string word : command_.words) {
     if (const size_t at = word.find("{port}"); at != std::string::npos) {
@@ -80,7 +82,7 @@ Status ServerProcesses::StartOne(size_t i) {
     words.push_back(std::move(word));
   }
   TM_ASSIGN_OR_RETURN(processes_[i].pid, StartLoggedChild(words, log));
-  LogInfo("an inference server starts", {{"server", urls_[i].Authority()}, {"log", log}});
+  LogInfo("a server starts", {{"server", urls_[i].Authority()}, {"log", log}});
   return Ok();
 }
 
@@ -93,8 +95,7 @@ std::vector<size_t> ServerProcesses::Watch(Time now) {
       kill(-process.pid, SIGKILL);  // what it started itself
       process.pid = 0;
       process.start_at = now + process.pause;
-      LogWarn("an inference server ended",
-              {{"server", urls_[i].Authority()}, {"how", HowItEnded(how)}});
+      LogWarn("a server ended", {{"server", urls_[i].Authority()}, {"how", HowItEnded(how)}});
       process.pause = std::min(2 * process.pause, kLongestPause);
       others.push_back(i);
     }

@@ -1,4 +1,4 @@
-// Inference servers that Tidemill starts itself: on loopback, watched, restarted, stopped.
+// Servers of others that Tidemill starts itself: on loopback, watched, restarted, stopped.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,8 @@ namespace tidemill {
 
 struct ServerCommand {
   std::vector<std::string> words{};  // "{port}", "{server}": its port, its number
-  std::string log_folder{};          // what a server prints: server-0.log, ..
+  std::string log_folder{};          // what a server prints: NAME-0.log, ..
+  std::string name = "server";
 };
 
 // Belongs to one thread once it is made.
@@ -26,6 +27,9 @@ class ServerProcesses {
   ~ServerProcesses();
   ServerProcesses(ServerProcesses&& other) noexcept;
   ServerProcesses(const ServerProcesses&) = delete;
+
+  // One more.
+  Status Add();
 
   const std::vector<HttpUrl>& urls() const { return urls_; }
   // Starts again those that ended, each after a pause that grows. Returns the indices of those that
