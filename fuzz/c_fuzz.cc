@@ -7,6 +7,7 @@
 
 #include "prover/c_ast.h"
 #include "prover/c_machine.h"
+#include "prover/prover.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tidemill;  // NOLINT: a program of one function

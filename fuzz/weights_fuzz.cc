@@ -1,5 +1,5 @@
-// Weights on the wire: the bytes of a safetensors file, checked before they are used; and of a delta
-// that is applied to a version of three tensors.
+// Weights on the wire: the bytes of a safetensors file, checked before they are used; and of a
+// delta that is applied to a version of three tensors.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,7 +16,11 @@ std::string BaseVersion() {
   using namespace tidemill;  // NOLINT
   const std::vector<std::byte> bytes(70'000);
   const std::vector<TensorView> views = {
-      {.name = "a", .dtype = Dtype::kBF16, .shape = {35'000}, .data = bytes.data(), .bytes = 70'000},
+      {.name = "a",
+       .dtype = Dtype::kBF16,
+       .shape = {35'000},
+       .data = bytes.data(),
+       .bytes = 70'000},
       {.name = "b", .dtype = Dtype::kF32, .shape = {10}, .data = bytes.data(), .bytes = 40},
       {.name = "c", .dtype = Dtype::kU8, .shape = {3}, .data = bytes.data(), .bytes = 3}};
   const auto laid_out = LayOutSafetensors(views, {}, "base").value();

@@ -275,11 +275,6 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
   command->add_option("--out", words->out, "Output directory")->required();
   command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] {
-    // Weights of another shape would be left beside the new config.
-    if (std::filesystem::exists(words->out + "/model.safetensors")) {
-      exit.code = Fail(Exists(words->out + " holds a model with weights; name another directory"));
-      return;
-    }
     const Result<int64_t> parameters = WriteFamilyModel(words->family, words->shape, words->out);
     if (!parameters.ok()) {
       exit.code = Fail(parameters.status());

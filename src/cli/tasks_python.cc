@@ -83,7 +83,9 @@ Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask
 void AddTasksImport(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand("import", "Convert a published task set to a task file");
   auto words = std::make_shared<TasksImportWords>();  // shared with the callback, which runs later
-  command->add_option("--format", words->format, "mbpp, humaneval, pyfunc, harbor or swebench")
+  command
+      ->add_option("--format", words->format,
+                   "mbpp, humaneval, pyfunc, harbor, swebench, nemo-gym or verifiers")
       ->required()
       ->check(CLI::IsMember(ImportFormats()));
   command->add_option("SOURCE", words->source, "Published file (JSONL); harbor: a folder")
@@ -91,6 +93,8 @@ void AddTasksImport(CLI::App& tasks, Exit& exit) {
   command->add_option("--out", words->out, "Output file (JSONL)")->required();
   command->add_option("--split", words->options.split, "Only this split; default: all")
       ->check(CLI::IsMember({"train", "validation", "test", "prompt"}));
+  command->add_option("--environment", words->options.environment,
+                      "nemo-gym, verifiers: name of the [[environment]]; default: the only one");
   command->add_option("--cpu-ms", words->options.cpu_ms, "CPU time limit of one grading")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();

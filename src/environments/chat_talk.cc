@@ -8,7 +8,6 @@ namespace {
 
 constexpr size_t kTextBytes = size_t{16} << 20;
 constexpr int kDepth = 100;
-constexpr double kWeight = 1;
 
 }  // namespace
 
@@ -27,12 +26,13 @@ Result<EnvironmentJson> ParseEnvironmentJson(std::string_view text) {
   return json;
 }
 
-void AddReward(const std::string& name, double value, v1::EnvironmentReward& reward) {
-  if (!std::isfinite(value)) return;
+void AddReward(const PaidPart& paid, v1::EnvironmentReward& reward) {
+  if (!std::isfinite(paid.value) || !std::isfinite(paid.weight)) return;
   v1::NamedReward& part = *reward.add_parts();
-  part.set_name(name);
-  part.set_value(value);
-  part.set_weight(kWeight);
+  part.set_name(paid.name);
+  part.set_value(paid.value);
+  part.set_weight(paid.weight);
+  part.set_player(paid.player);
 }
 
 void ChatTalk::Say(std::string_view role, std::string text) {

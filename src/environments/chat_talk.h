@@ -46,6 +46,12 @@ class ChatTalk {
 Result<EnvironmentJson> ParseEnvironmentJson(std::string_view text);
 
 // A part of the reward; a number that is none is left out.
-void AddReward(const std::string& name, double value, v1::EnvironmentReward& reward);
+struct PaidPart {
+  std::string name;
+  double value = 0;
+  double weight = 1;
+  std::string player = {};  // whose it is; empty: the only one
+};
+void AddReward(const PaidPart& paid, v1::EnvironmentReward& reward);
 
 }  // namespace tidemill

@@ -145,6 +145,20 @@ TEST_F(NemoGym, TheGymnasiumKindStepsUntilItIsOver) {
   EXPECT_EQ(Paid(end), 1.5);
 }
 
+TEST_F(NemoGym, AnAgentServerLeadsTheEpisodeItself) {
+  Open("nemo-gym", Row(), "agent");
+  EXPECT_TRUE(driver_->AsksModelItself());
+  const auto run = As<CallEnvironment>(driver_->Begin());
+  EXPECT_EQ(run.ask.target, "/run");
+  EXPECT_TRUE(run.whole_episode);
+  EXPECT_EQ(Json::parse(run.ask.body)["expected"], "cold");
+  EXPECT_EQ(Paid(As<EndEpisode>(driver_->OnAnswer(Answer({{"reward", 0.5}})))), 0.5);
+  Open("nemo-gym", Row(), "agent");
+  (void)driver_->Begin();
+  EXPECT_EQ(As<FailEpisode>(driver_->OnAnswer(Answer("no model", 500))).failure,
+            Failure::kEnvironment);
+}
+
 // Sec-WebSocket-Accept, as a server makes it.
 std::string ServerAccept(const std::string& key) {
   const std::string text = key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

@@ -5,10 +5,22 @@ namespace {
 
 const StandardRow kStandards[] = {
     {"openenv", {}, NewOpenEnvDriver},
-    {"nemo-gym", {"resources", "gymnasium"}, NewNemoGymDriver},
+    {"nemo-gym", {"resources", "gymnasium", "agent"}, NewNemoGymDriver},
+    {"verifiers", {"chat", "tokens"}, NewVerifiersDriver},
 };
 
 }  // namespace
+
+Result<HttpUrl> ParseEnvironmentUrl(std::string_view text) {
+  constexpr std::string_view kTcp = "tcp://";
+  const bool tcp = text.starts_with(kTcp);
+  TM_ASSIGN_OR_RETURN(
+      HttpUrl url,
+      ParseHttpUrl(tcp ? "http://" + std::string(text.substr(kTcp.size())) : std::string(text)));
+  if (url.tls) return Invalid("https is not spoken with environments");
+  if (tcp && url.path != "/") return Invalid("a ZeroMQ address has no path");
+  return url;
+}
 
 Status CheckMode(const StandardRow& standard, std::string_view mode) {
   if (mode.empty()) return Ok();

@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,12 +21,11 @@
 #include "core/fate.h"
 #include "core/random.h"
 #include "core/status.h"
+#include "environments/environment_json.h"
 #include "http/http_peer.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
-
-using EnvironmentJson = nlohmann::ordered_json;
 
 // What an episode begins with.
 struct EpisodeSheet {
@@ -39,20 +37,33 @@ struct EpisodeSheet {
   uint32_t max_turn_tokens = 512;
   double temperature = 1;
   uint64_t seed = 0;
+  std::string model_url{};  // the gateway's, for an environment that asks the model itself
+  std::string model_key{};  // of this episode
 };
 
 // What to do next; one thing at a time.
 struct CallEnvironment {
   HttpAsk ask;
+  bool whole_episode = false;  // it answers at the episode's end
 };
 struct AskModel {
   std::string path;  // of the gateway
   EnvironmentJson body;
 };
 struct Await {};  // bytes from the environment
+// One conversation with the model that the environment led itself, as it says. Held against what
+// the gateway recorded: an episode where they differ is not trained on.
+struct ClaimedTalk {
+  std::string id;      // what its requests named it, in the header x-session-id
+  std::string player;  // who led it
+  bool trained = true;
+  uint32_t answers = 0;                           // of the model
+  std::vector<std::vector<uint32_t>> drawn = {};  // ids of each; empty: it did not see any
+};
 struct EndEpisode {
   v1::EnvironmentReward reward;
-  std::string words;  // how it ended, for people
+  std::string words;                 // how it ended, for people
+  std::vector<ClaimedTalk> talks{};  // empty: the driver led the only one
 };
 struct FailEpisode {
   Failure failure = Failure::kEnvironment;
@@ -78,6 +89,9 @@ class EpisodeDriver {
   // To an AskModel. A status other than 200: the gateway refused; the episode is over its limits,
   // or its turn was lost, which the session knows.
   virtual DriverStep OnModel(const EnvironmentAnswer& answer) = 0;
+  // Whether the environment asks the model itself; then its waiting for an answer is no silence,
+  // and what it asks beyond the episode's limits is refused, which may be its end.
+  virtual bool AsksModelItself() const { return false; }
   // Nothing: what is under way goes on.
   virtual std::optional<DriverStep> OnBytes(std::string_view) { return std::nullopt; }
   // What is to be sent on the stream, since the last call.
@@ -87,6 +101,10 @@ class EpisodeDriver {
   // The agent's own mistakes since the last call; they are results, and counted.
   virtual uint32_t TakeBadActions() { return 0; }
 };
+
+// Of a server: http://HOST:PORT[/PATH], or tcp://HOST:PORT where it speaks ZeroMQ. kInvalid says
+// what is wrong.
+Result<HttpUrl> ParseEnvironmentUrl(std::string_view text);
 
 struct StandardRow {
   std::string_view name;                // in the config
@@ -100,5 +118,6 @@ const StandardRow* StandardNamed(std::string_view name);
 
 std::unique_ptr<EpisodeDriver> NewOpenEnvDriver(EpisodeSheet sheet);
 std::unique_ptr<EpisodeDriver> NewNemoGymDriver(EpisodeSheet sheet);
+std::unique_ptr<EpisodeDriver> NewVerifiersDriver(EpisodeSheet sheet);
 
 }  // namespace tidemill

@@ -13,9 +13,12 @@
 #include "core/random.h"
 #include "core/secret.h"
 #include "engine/remote/server_processes.h"
+#include "environments/chat_talk.h"
+#include "environments/claimed_talks.h"
+#include "environments/episode_terms.h"
+#include "environments/model_words.h"
 #include "http/http_pool.h"
 #include "http/tcp_streams.h"
-#include "rollout/episode.h"
 
 namespace tidemill {
 namespace {
@@ -27,33 +30,12 @@ constexpr int kTooMany = 429;                       // the gateway's limit of re
 constexpr Duration kWatchEvery = std::chrono::seconds(1);
 constexpr Duration kModelPatience = std::chrono::hours(6);  // waiting for the model is no failure
 
-EpisodeTerms EnvironmentTermsOf(const AgentJob& job) {
-  const v1::GroupLease& lease = job.group->lease;
-  const v1::Sampling& sampling = lease.sampling();
-  EpisodeTerms terms;
-  SamplingParams& how = terms.sampling.sampling;
-  how.temperature = static_cast<float>(sampling.temperature());
-  if (sampling.top_p() > 0) how.top_p = static_cast<float>(sampling.top_p());
-  how.top_k = static_cast<int32_t>(sampling.top_k());
-  how.min_p = static_cast<float>(sampling.min_p());
-  terms.sampling.max_new_tokens = static_cast<int32_t>(sampling.max_turn_tokens());
-  terms.sampling.seed = MixHash(lease.seed(), job.member);
-  terms.max_turns = lease.max_turns();
-  return terms;
-}
-
-v1::EpisodeEnd EndedBy(const EpisodeSession& session) {
-  if (session.out_of_turns) return v1::EPISODE_END_MAX_TURNS;
-  if (session.out_of_tokens) return v1::EPISODE_END_MAX_TOKENS;
-  if (session.out_of_context) return v1::EPISODE_END_CONTEXT;
-  return v1::EPISODE_END_SUBMITTED;
-}
-
 // An attempt that is over, on its way to its session's end.
 struct Closing {
   uint64_t tag = 0;
   std::string session;  // empty: none was opened
   AgentOutcome outcome;
+  std::vector<ClaimedTalk> talks{};  // EndEpisode's
 };
 
 }  // namespace
@@ -68,16 +50,20 @@ class EnvironmentRunner::Impl {
       place.of = std::move(one);
       place.servers.resize(place.of.urls.size());
     }
-    gateway_url_ = ParseHttpUrl(gateway.url()).value();
+    gateway_text_ = gateway.url();
+    while (gateway_text_.ends_with('/')) gateway_text_.pop_back();
+    gateway_url_ = ParseHttpUrl(gateway_text_).value();
   }
 
   Status StartServers(const std::string& log_folder) {
     for (Place& place : places_) {
       if (place.of.command.empty()) continue;
-      TM_ASSIGN_OR_RETURN(
-          ServerProcesses processes,
-          ServerProcesses::Start({.words = place.of.command, .log_folder = log_folder},
-                                 place.of.servers));
+      place.server_key = FillModelWords(gateway_text_, place.of.command);
+      TM_ASSIGN_OR_RETURN(ServerProcesses processes,
+                          ServerProcesses::Start({.words = place.of.command,
+                                                  .log_folder = log_folder,
+                                                  .name = "environment-" + place.of.name},
+                                                 1));
       place.processes.emplace(std::move(processes));
       place.of.urls = place.processes->urls();
       place.servers.resize(place.of.urls.size());
@@ -128,6 +114,8 @@ class EnvironmentRunner::Impl {
   };
   struct Place {
     EnvironmentServers of;
+    std::string server_key{};  // its servers ask the model with it and their number; empty: with an
+                               // episode's own
     std::optional<ServerProcesses> processes{};
     std::vector<Server> servers{};
     std::deque<Waiting> waiting{};
@@ -138,9 +126,10 @@ class EnvironmentRunner::Impl {
   void WatchServers(Time now);
   Time StartWaiting(Time now);
   std::optional<size_t> RoomIn(const Place& place, Time now) const;
+  void AddServer(Place& place);
   void StartAttempt(Place& place, size_t server, Waiting waiting);
   void Leave(Attempt& attempt);
-  void Conclude(Attempt& attempt, AgentOutcome outcome);
+  void Conclude(Attempt& attempt, AgentOutcome outcome, std::vector<ClaimedTalk> talks = {});
   void Fail(Attempt& attempt, Failure failure, const std::string& why);
   void PassOn(Closing closing);
   void RunCloser();
@@ -149,6 +138,7 @@ class EnvironmentRunner::Impl {
   Gateway& gateway_;
   EpisodeRecorder& recorder_;
   const Clock& clock_;
+  std::string gateway_text_;
   HttpUrl gateway_url_;
   HttpPool pool_;
   TcpStreams streams_;
@@ -188,7 +178,9 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
                                        .max_turns = lease.max_turns(),
                                        .max_turn_tokens = lease.sampling().max_turn_tokens(),
                                        .temperature = lease.sampling().temperature(),
-                                       .seed = MixHash(lease.seed(), job_.job.member)});
+                                       .seed = MixHash(lease.seed(), job_.job.member),
+                                       .model_url = owner.gateway_text_,
+                                       .model_key = key_});
   }
 
   void Begin() {
@@ -243,6 +235,12 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
 
   void OnDeadline() {
     if (asks_model_) return AskTheModel();  // the gateway had no room
+    if (driver_->AsksModelItself()) {
+      const EpisodeLife life = owner_.recorder_.Look(session_);
+      const Time silent_since = life.asking ? owner_.clock_.Now() : life.last;
+      const Time late = silent_since + place_.of.timeout;
+      if (late > owner_.clock_.Now()) return Expect(late);
+    }
     Fail(Failure::kTimeout, "it does not answer in time");
   }
 
@@ -251,7 +249,11 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
   const Waiting& job() const { return job_; }
   const std::string& session() const { return session_; }
   const std::string& key() const { return key_; }
-  bool asked() const { return asked_; }
+  bool asked() const { return asked_ || owner_.recorder_.Look(session_).asked; }
+  // It asked for more than its terms allow, and was refused.
+  bool over_limits() const {
+    return driver_->AsksModelItself() && owner_.recorder_.Look(session_).refused != kNever;
+  }
   Time deadline() const { return deadline_; }
   void set_deadline(Time at) { deadline_ = at; }
 
@@ -279,7 +281,9 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
     asks_model_ = false;
     if (auto* call = std::get_if<CallEnvironment>(&step)) {
       answer_ = {};
-      call_ = owner_.pool_.Begin(url(), call->ask, place_.of.timeout, *this);
+      const Duration silence = call->whole_episode ? kModelPatience : place_.of.timeout;
+      call_ = owner_.pool_.Begin(url(), call->ask, silence, *this);
+      if (call->whole_episode) Await();
     } else if (auto* ask = std::get_if<AskModel>(&step)) {
       question_ = std::move(*ask);
       AskTheModel();
@@ -287,7 +291,7 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
       AgentOutcome outcome;
       outcome.words = std::move(end->words);
       outcome.reward = std::move(end->reward);
-      owner_.Conclude(*this, std::move(outcome));
+      owner_.Conclude(*this, std::move(outcome), std::move(end->talks));
     } else if (auto* fail = std::get_if<FailEpisode>(&step)) {
       Fail(fail->failure, fail->why);
     } else {
@@ -393,6 +397,22 @@ std::optional<size_t> EnvironmentRunner::Impl::RoomIn(const Place& place, Time n
   return best;
 }
 
+// While episodes wait and all servers are at work; one that only starts is waited for.
+void EnvironmentRunner::Impl::AddServer(Place& place) {
+  const auto at_work = [&](const Server& server) { return server.episodes >= place.of.slots; };
+  const bool grows = place.processes && place.servers.size() < place.of.servers &&
+                     std::all_of(place.servers.begin(), place.servers.end(), at_work);
+  if (!grows) return;
+  if (const Status added = place.processes->Add(); !added.ok()) {
+    place.of.servers = place.servers.size();
+    return LogWarn("no further server of an environment can be started",
+                   {{"environment", place.of.name}, {"why", added.message()}});
+  }
+  place.of.urls = place.processes->urls();
+  place.servers.resize(place.of.urls.size());
+  pool_.Wake();
+}
+
 Time EnvironmentRunner::Impl::StartWaiting(Time now) {
   Time next = kNever;
   for (Place& place : places_) {
@@ -404,6 +424,7 @@ Time EnvironmentRunner::Impl::StartWaiting(Time now) {
       StartAttempt(place, *server, std::move(waiting));
     }
     if (place.waiting.empty()) continue;
+    AddServer(place);
     for (const Server& server : place.servers) {
       if (server.full_until > now) next = std::min(next, server.full_until);
     }
@@ -416,7 +437,9 @@ void EnvironmentRunner::Impl::StartAttempt(Place& place, size_t server, Waiting 
   const v1::GroupLease& lease = waiting.job.group->lease;
   const std::string session = std::to_string(lease.group()) + "." +
                               std::to_string(waiting.job.member) + "." + NewSecret().substr(0, 12);
-  const std::string key = "tmk-" + NewSecret();
+  const std::string key = place.server_key.empty()
+                              ? "tmk-" + NewSecret()
+                              : place.server_key + "-" + std::to_string(server);
   Tenant tenant{.name = "environment-" + session, .id = kAgentTenant, .consent = Consent::kTrain};
   tenant.session = session;
   recorder_.Open(session, EnvironmentTermsOf(waiting.job));
@@ -434,10 +457,18 @@ void EnvironmentRunner::Impl::Leave(Attempt& attempt) {
   --attempt.place().servers[attempt.server()].episodes;
 }
 
-void EnvironmentRunner::Impl::Conclude(Attempt& attempt, AgentOutcome outcome) {
+void EnvironmentRunner::Impl::Conclude(Attempt& attempt, AgentOutcome outcome,
+                                       std::vector<ClaimedTalk> talks) {
   Leave(attempt);
   (outcome.status.ok() ? ended_ : failed_) += 1;
-  PassOn({.tag = attempt.job().tag, .session = attempt.session(), .outcome = std::move(outcome)});
+  Place& place = attempt.place();
+  // What is left of it must not ask in the next episode's name.
+  const bool lingers = !outcome.status.ok() && !place.server_key.empty() && place.processes;
+  if (lingers) place.processes->Kill(attempt.server());
+  PassOn({.tag = attempt.job().tag,
+          .session = attempt.session(),
+          .outcome = std::move(outcome),
+          .talks = std::move(talks)});
   const auto it = attempts_.find(attempt.job().tag);
   over_.push_back(std::move(it->second));
   attempts_.erase(it);
@@ -461,6 +492,15 @@ void EnvironmentRunner::Impl::Fail(Attempt& attempt, Failure failure, const std:
     attempts_.erase(it);
     place.waiting.push_back(std::move(again));
     return pool_.Wake();
+  }
+  if (failure == Failure::kEnvironment && attempt.over_limits()) {
+    // The environment's own loop ended where the agent's turns did: the agent's end, and it paid
+    // nothing.
+    AgentOutcome outcome;
+    outcome.words = "it was refused what is over its limits: " + why;
+    outcome.reward.emplace().set_environment(place.of.name);
+    AddReward({.name = "reward", .value = 0}, *outcome.reward);
+    return Conclude(attempt, std::move(outcome));
   }
   LogEvery(std::chrono::seconds(10), "environment-failed", LogLevel::kWarn,
            "an episode's environment failed",
@@ -512,6 +552,11 @@ void EnvironmentRunner::Impl::Settle(Closing& closing) {
                                                  : closed->untrained);
   }
   outcome.branches = std::move(closed->branches);
+  if (closing.talks.empty()) return;
+  const Status same = HoldAgainst(closing.talks, *closed, outcome.branches);
+  if (same.ok()) return;
+  outcome.failure = Failure::kEnvironment;
+  outcome.status = same;
 }
 
 EnvironmentRunner::EnvironmentRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -5,56 +5,22 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <time.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
 
 #include "core/mutex.h"
-#include "core/random.h"
 #include "gateway/plain_recorder.h"
-#include "http/http_server.h"
 #include "rollout/episode.h"
 #include "testing/agent_fixture.h"
+#include "testing/scripted_gym.h"
 
 namespace tidemill {
 namespace {
-
-// A NeMo-Gym resources server; what it answers is up to the test.
-class ScriptedGym {
- public:
-  using Script = std::function<void(const HttpRequest&, std::unique_ptr<HttpReply>)>;
-
-  explicit ScriptedGym(Script script) : script_(std::move(script)) {
-    HttpOptions options;
-    options.own_access = true;
-    options.give_way = false;
-    options.connections_max = options.pending_max = 8192;
-    options.idle_timeout = options.request_timeout = std::chrono::minutes(5);
-    HttpHandlers handlers;
-    handlers.route = [](const HttpRequest&) { return HttpRoute{.serve = true}; };
-    handlers.serve = [this](HttpRequest request, std::unique_ptr<HttpReply> reply) {
-      script_(request, std::move(reply));
-    };
-    handlers.answer = [](const HttpRequest&) { return HttpResponse(); };
-    server_ = std::move(HttpServer::Start(options, std::move(handlers))).value();
-  }
-  HttpUrl url() const {
-    std::string url = server_->url();
-    url.pop_back();
-    return ParseHttpUrl(url).value();
-  }
-
- private:
-  const Script script_;
-  std::unique_ptr<HttpServer> server_;
-};
-
-void Reply(HttpReply& reply, const std::string& body, int status = 200) {
-  HttpResponse response;
-  response.status = status;
-  response.body = body;
-  reply.Send(std::move(response));
-}
 
 class EnvironmentRunnerTest : public AgentTest {
  protected:
@@ -76,6 +42,24 @@ class EnvironmentRunnerTest : public AgentTest {
                                     .command = {},
                                     .slots = slots,
                                     .timeout = timeout});
+    auto made =
+        EnvironmentRunner::Create(std::move(options), server_->gateway(), *recorder_, clock_);
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    environments_ = std::move(*made);
+    environments_->events().Attach(waker_);
+  }
+
+  void OpenCommand(std::vector<std::string> command, const std::string& log_folder,
+                   size_t servers) {
+    Serve("It is cold.");
+    EnvironmentRunnerOptions options;
+    options.log_folder = log_folder;
+    options.environments.push_back({.name = "gym",
+                                    .standard = StandardNamed("nemo-gym"),
+                                    .mode = "",
+                                    .urls = {},
+                                    .command = std::move(command),
+                                    .servers = servers});
     auto made =
         EnvironmentRunner::Create(std::move(options), server_->gateway(), *recorder_, clock_);
     ASSERT_TRUE(made.ok()) << made.status().ToString();
@@ -106,16 +90,22 @@ class EnvironmentRunnerTest : public AgentTest {
     return all;
   }
 
+  // A server may still be asked when the body of a test is over.
+  Mutex mutex_;
+  CondVar arrived_;
+  std::vector<std::unique_ptr<HttpReply>> held_ TM_GUARDED_BY(mutex_);
+  bool open_ TM_GUARDED_BY(mutex_) = false;
+  std::atomic<int> asked_{0};
   std::unique_ptr<ScriptedGym> gym_;
   std::unique_ptr<EnvironmentRunner> environments_;
 };
 
 TEST_F(EnvironmentRunnerTest, AnEpisodeIsASessionWithTheDrawnTokensAndTheReward) {
   Open([](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
-    if (request.path == "/seed_session") return Reply(*reply, "{}");
+    if (request.path == "/seed_session") return ReplyTo(*reply, "{}");
     const auto body = EnvironmentJson::parse(request.body);
     const std::string said = body["response"]["output"][0]["content"][0]["text"];
-    Reply(*reply, said == "It is cold." ? R"({"reward": 0.5})" : R"({"reward": -1})");
+    ReplyTo(*reply, said == "It is cold." ? R"({"reward": 0.5})" : R"({"reward": -1})");
   });
   StartEpisode(1);
   const auto all = Await(1);
@@ -131,18 +121,15 @@ TEST_F(EnvironmentRunnerTest, AnEpisodeIsASessionWithTheDrawnTokensAndTheReward)
 }
 
 TEST_F(EnvironmentRunnerTest, AFullServerIsWaitedForAndASilentOneIsATimeout) {
-  std::atomic<int> refused{0};
-  Mutex mutex;
-  std::vector<std::unique_ptr<HttpReply>> held;
   Open(
-      [&](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
+      [this](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
         const bool silent = EnvironmentJson::parse(request.body)["tag"] == 2;
         if (silent) {
-          const MutexLock lock(mutex);
-          return held.push_back(std::move(reply));
+          const MutexLock lock(mutex_);
+          return held_.push_back(std::move(reply));
         }
-        if (refused++ < 2) return Reply(*reply, "full", 503);
-        Reply(*reply, R"({"reward": 1})");
+        if (asked_++ < 2) return ReplyTo(*reply, "full", 503);
+        ReplyTo(*reply, R"({"reward": 1})");
       },
       64, milliseconds(700));
   StartEpisode(1);
@@ -154,59 +141,11 @@ TEST_F(EnvironmentRunnerTest, AFullServerIsWaitedForAndASilentOneIsATimeout) {
   EXPECT_EQ(environments_->counts().waited, 2u);
 }
 
-// Whatever a server does at random, every episode has one outcome, and a reward is one that the
-// verifier gave.
-TEST_F(EnvironmentRunnerTest, FaultsAreNeverARewardOfZero) {
-  constexpr uint64_t kEpisodes = 300;
-  std::atomic<uint64_t> asked{0};
-  Open([&](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
-    Random random(++asked);
-    const uint64_t tag = EnvironmentJson::parse(request.body)["tag"];
-    switch (random.Below(12)) {
-      case 0:
-        return Reply(*reply, "{\"detail\": \"broken\"}", 500);
-      case 1:
-        return Reply(*reply, "\x01garbage{{{");
-      case 2:
-        return Reply(*reply, "busy", 503);
-      case 3:
-        return Reply(*reply, R"({"reward": null})");
-      case 4:
-        return Reply(*reply, R"({"reward": 0, "mask_sample": true})");
-      default:
-        break;
-    }
-    Reply(*reply, request.path == "/verify" ? "{\"reward\": " + std::to_string(tag) + "}" : "{}");
-  });
-  for (uint64_t tag = 1; tag <= kEpisodes; ++tag) StartEpisode(tag);
-  std::map<Failure, int> failures;
-  int paid = 0;
-  for (const auto& [tag, outcome] : Await(kEpisodes)) {
-    if (!outcome.status.ok()) {
-      ++failures[outcome.failure];
-      EXPECT_FALSE(outcome.reward.has_value());
-      continue;
-    }
-    ++paid;
-    ASSERT_TRUE(outcome.reward.has_value());
-    ASSERT_EQ(outcome.reward->parts_size(), 1);
-    EXPECT_EQ(outcome.reward->parts(0).value(), static_cast<double>(tag));
-    ASSERT_EQ(outcome.branches.size(), 1u);
-  }
-  EXPECT_GT(paid, 0);
-  EXPECT_GT(failures[Failure::kEnvironment], 0);
-  EXPECT_GT(failures[Failure::kVerifier], 0);
-  EXPECT_GT(failures[Failure::kMasked], 0);
-  EXPECT_EQ(failures[Failure::kCapacity], 0) << "full servers are waited for";
-}
-
 TEST_F(EnvironmentRunnerTest, ACancelledEpisodeIsOverOnceWhereverItStands) {
-  Mutex mutex;
-  std::vector<std::unique_ptr<HttpReply>> held;
   Open(
-      [&](const HttpRequest&, std::unique_ptr<HttpReply> reply) {
-        const MutexLock lock(mutex);
-        held.push_back(std::move(reply));
+      [this](const HttpRequest&, std::unique_ptr<HttpReply> reply) {
+        const MutexLock lock(mutex_);
+        held_.push_back(std::move(reply));
       },
       1);
   StartEpisode(1);
@@ -216,47 +155,113 @@ TEST_F(EnvironmentRunnerTest, ACancelledEpisodeIsOverOnceWhereverItStands) {
   for (const auto& [tag, outcome] : Await(2)) EXPECT_FALSE(outcome.status.ok()) << tag;
 }
 
+// Of the process, from /proc/self/status.
+int64_t ProcessFigure(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == name + ":") break;
+  }
+  int64_t value = 0;
+  status >> value;
+  return value;
+}
+
+double CpuSeconds() {
+  timespec spent{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return static_cast<double>(spent.tv_sec) + static_cast<double>(spent.tv_nsec) / 1e9;
+}
+
+// The gateway and the environment are in the same process. TIDEMILL_WAIT_SECONDS: how long they
+// wait while their CPU time is measured.
 TEST_F(EnvironmentRunnerTest, WaitingEpisodesCostMemoryAndNoThreads) {
-  const auto threads = [] {
-    std::ifstream status("/proc/self/status");
-    std::string word;
-    while (status >> word) {
-      if (word == "Threads:") break;
-    }
-    int count = 0;
-    status >> count;
-    return count;
-  };
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const size_t count = std::min<size_t>(2000, (files.rlim_max - 200) / 2);
   files.rlim_cur = files.rlim_max;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
-  Mutex mutex;
-  CondVar arrived;
-  std::vector<std::unique_ptr<HttpReply>> held;
-  bool open = false;
   Open(
-      [&](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
-        const MutexLock lock(mutex);
-        if (open) return Reply(*reply, request.path == "/verify" ? R"({"reward": 1})" : "{}");
-        held.push_back(std::move(reply));
-        arrived.NotifyAll();
+      [this](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
+        const MutexLock lock(mutex_);
+        if (open_) return ReplyTo(*reply, request.path == "/verify" ? R"({"reward": 1})" : "{}");
+        held_.push_back(std::move(reply));
+        arrived_.NotifyAll();
       },
       count);
-  const int before = threads();
+  const int64_t threads = ProcessFigure("Threads"), memory_kb = ProcessFigure("VmRSS");
   for (uint64_t tag = 1; tag <= count; ++tag) StartEpisode(tag);
   {
-    MutexLock lock(mutex);
-    (void)arrived.WaitFor(lock, std::chrono::minutes(1), [&] { return held.size() == count; });
-    ASSERT_EQ(held.size(), count);
-    EXPECT_EQ(threads(), before);
-    open = true;
-    for (auto& reply : held) Reply(*reply, "{}");
+    MutexLock lock(mutex_);
+    (void)arrived_.WaitFor(lock, std::chrono::minutes(1),
+                           [&]() TM_REQUIRES(mutex_) { return held_.size() == count; });
+    ASSERT_EQ(held_.size(), count);
+    EXPECT_EQ(ProcessFigure("Threads"), threads);
+    const int64_t grown_kb = ProcessFigure("VmRSS") - memory_kb;
+    EXPECT_LT(grown_kb, 200 * 1024);
+    if (const char* seconds = std::getenv("TIDEMILL_WAIT_SECONDS")) {
+      const double before = CpuSeconds();
+      (void)arrived_.WaitFor(lock, std::chrono::seconds(std::stoi(seconds)), [] { return false; });
+      std::printf("%zu episodes wait: %lld MB, %.3f s of CPU in %s s\n", count,
+                  static_cast<long long>(grown_kb / 1024), CpuSeconds() - before, seconds);
+    }
+    open_ = true;
+    for (auto& reply : held_) ReplyTo(*reply, "{}");
   }
   for (const auto& [tag, outcome] : Await(count)) {
     EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
   }
+}
+
+// A resources server in Python: `words` run at each request, with its path in `path`, and its port.
+std::vector<std::string> PythonGym(const std::string& words) {
+  return {"/usr/bin/python3", "-c",
+          "import http.server, os, sys, time\n"
+          "port = int(sys.argv[1])\n"
+          "class Gym(http.server.BaseHTTPRequestHandler):\n"
+          "    def do_POST(self):\n"
+          "        self.rfile.read(int(self.headers['Content-Length']))\n"
+          "        path = self.path\n"
+          "        " +
+              words +
+              "\n"
+              "        body = b'{\"reward\": 1}'\n"
+              "        self.send_response(200)\n"
+              "        self.send_header('Content-Length', str(len(body)))\n"
+              "        self.end_headers()\n"
+              "        self.wfile.write(body)\n"
+              "    def log_message(self, *words): pass\n"
+              "http.server.ThreadingHTTPServer(('127.0.0.1', port), Gym).serve_forever()\n",
+          "{port}"};
+}
+
+TEST_F(EnvironmentRunnerTest, AnotherServerIsStartedWhileEpisodesWait) {
+  const TemporaryDirectory place;
+  const std::string seen = place.path() + "/seen-";
+  // Nobody is answered before two servers were asked.
+  OpenCommand(PythonGym("open('" + seen +
+                        "%d' % port, 'w'); [time.sleep(0.01) for _ in iter("
+                        "lambda: len([x for x in os.listdir('" +
+                        place.path() + "') if x.startswith('seen-')]) < 2, False)]"),
+              place.path(), 2);
+  StartEpisode(1);
+  StartEpisode(2);
+  for (const auto& [tag, outcome] : Await(2)) {
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+  }
+}
+
+TEST_F(EnvironmentRunnerTest, AServerThatDiesIsReplacedAndItsEpisodeWaits) {
+  const TemporaryDirectory place;
+  const std::string mark = place.path() + "/died";
+  OpenCommand(PythonGym("os.path.exists('" + mark + "') or (open('" + mark +
+                        "', 'w').close(), os._exit(3))"),
+              place.path(), 1);
+  StartEpisode(1);
+  const auto all = Await(1);
+  EXPECT_TRUE(all.at(1).status.ok()) << all.at(1).status.ToString();
+  EXPECT_GT(environments_->counts().waited, 0u);
+  EXPECT_EQ(environments_->counts().failed, 0u);
 }
 
 }  // namespace

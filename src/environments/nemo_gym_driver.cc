@@ -2,6 +2,7 @@
 //
 //   resources: POST /seed_session -> (model -> POST /TOOL)* -> POST /verify
 //   gymnasium: POST /reset -> (model -> POST /step)* until terminated or truncated
+//   agent: POST /run of an agent server, which leads the episode itself
 #include <utility>
 
 #include "environments/chat_talk.h"
@@ -24,7 +25,11 @@ bool SafeToolName(const std::string& name) {
 class NemoGymDriver final : public EpisodeDriver {
  public:
   explicit NemoGymDriver(EpisodeSheet sheet)
-      : sheet_(std::move(sheet)), gymnasium_(sheet_.mode == "gymnasium") {}
+      : sheet_(std::move(sheet)),
+        gymnasium_(sheet_.mode == "gymnasium"),
+        agent_(sheet_.mode == "agent") {}
+
+  bool AsksModelItself() const override { return agent_; }
 
   DriverStep Begin() override {
     auto row = ParseEnvironmentJson(sheet_.task.environment().row_json());
@@ -39,6 +44,13 @@ class NemoGymDriver final : public EpisodeDriver {
     }
     if (!input.is_array()) input = EnvironmentJson::array();
     history_ = input;
+    if (agent_) {
+      row_["responses_create_params"]["max_output_tokens"] = sheet_.max_turn_tokens;
+      awaits_ = Awaited::kRun;
+      DriverStep run = Call("/run", row_);
+      std::get<CallEnvironment>(run).whole_episode = true;
+      return run;
+    }
     awaits_ = Awaited::kSeed;
     return Call(gymnasium_ ? "/reset" : "/seed_session", row_);
   }
@@ -54,6 +66,9 @@ class NemoGymDriver final : public EpisodeDriver {
         return OnStep(answer);
       case Awaited::kVerify:
         return OnVerified(answer);
+      case Awaited::kRun:
+        words_ = "its agent ended";
+        return answer.status == 200 ? OnVerified(answer) : Unusable("/run", answer);
     }
     return FailEpisode{Failure::kConnection, "it answers without being asked"};
   }
@@ -87,7 +102,7 @@ class NemoGymDriver final : public EpisodeDriver {
   uint32_t TakeBadActions() override { return std::exchange(bad_actions_, 0); }
 
  private:
-  enum class Awaited : uint8_t { kSeed, kTool, kStep, kVerify };
+  enum class Awaited : uint8_t { kSeed, kTool, kStep, kVerify, kRun };
 
   DriverStep Call(const std::string& target, const EnvironmentJson& body) const {
     CallEnvironment call;
@@ -209,8 +224,9 @@ class NemoGymDriver final : public EpisodeDriver {
     const bool pays = answer.status == 200 && body.ok() && body->is_object() &&
                       body->contains("reward") && (*body)["reward"].is_number();
     if (!pays) {
-      return FailEpisode{Failure::kVerifier,
-                         "/verify answers " + std::to_string(answer.status) + " without a reward"};
+      return FailEpisode{Failure::kVerifier, (agent_ ? "/run answers " : "/verify answers ") +
+                                                 std::to_string(answer.status) +
+                                                 " without a reward"};
     }
     const auto masked = body->find("mask_sample");
     if (masked != body->end() && masked->is_boolean() && masked->get<bool>()) {
@@ -226,12 +242,12 @@ class NemoGymDriver final : public EpisodeDriver {
   DriverStep End(std::string words) const {
     EndEpisode end{.reward = {}, .words = std::move(words)};
     end.reward.set_environment(sheet_.name);
-    AddReward("reward", sum_, end.reward);
+    AddReward({.name = "reward", .value = sum_}, end.reward);
     return end;
   }
 
   const EpisodeSheet sheet_;
-  const bool gymnasium_;
+  const bool gymnasium_, agent_;
   EnvironmentJson row_;
   EnvironmentJson history_ = EnvironmentJson::array();  // the model's next input
   EnvironmentJson outputs_ = EnvironmentJson::array();  // what the verifier is shown

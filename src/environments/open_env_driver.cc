@@ -231,7 +231,7 @@ class OpenEnvDriver final : public EpisodeDriver {
     end.reward.set_environment(sheet_.name);
     double sum = 0;
     for (const double reward : rewards_) sum += reward;
-    AddReward("reward", sum, end.reward);
+    AddReward({.name = "reward", .value = sum}, end.reward);
     return end;
   }
 

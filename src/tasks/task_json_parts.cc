@@ -354,7 +354,8 @@ void TaskExtrasToJson(const v1::Task& task, nlohmann::ordered_json& out) {
     if (!task.environment().environment().empty()) {
       environment["name"] = task.environment().environment();
     }
-    environment["row"] = nlohmann::ordered_json::parse(task.environment().row_json(), nullptr, false);
+    environment["row"] =
+        nlohmann::ordered_json::parse(task.environment().row_json(), nullptr, false);
   }
   for (const v1::ScorerWeight& weight : task.weights()) {
     out["weights"][weight.scorer()] = weight.weight();

@@ -10,6 +10,9 @@
 
 namespace tidemill {
 
+// Calls `read` with each line's value; what it returns gets file and line.
+Status ForEachLine(const std::string& path,
+                   const std::function<Status(const nlohmann::json& value)>& read);
 // Calls `read` with each object of the file; what it adds to the reader's errors, and fields it did
 // not ask for, end the import with file and line.
 Status ForEachRow(
@@ -33,5 +36,7 @@ Result<ImportedTasks> ImportHumanEval(const std::string& path, const ImportOptio
 Result<ImportedTasks> ImportPyfunc(const std::string& path, const ImportOptions& options);
 Result<ImportedTasks> ImportHarbor(const std::string& path, const ImportOptions& options);
 Result<ImportedTasks> ImportSwebench(const std::string& path, const ImportOptions& options);
+Result<ImportedTasks> ImportNemoGym(const std::string& path, const ImportOptions& options);
+Result<ImportedTasks> ImportVerifiers(const std::string& path, const ImportOptions& options);
 
 }  // namespace tidemill

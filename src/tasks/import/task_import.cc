@@ -15,11 +15,10 @@ struct Importer {
   std::string_view format;
   Result<ImportedTasks> (*import)(const std::string&, const ImportOptions&);
 };
-constexpr Importer kImporters[] = {{"mbpp", ImportMbpp},
-                                   {"humaneval", ImportHumanEval},
-                                   {"pyfunc", ImportPyfunc},
-                                   {"harbor", ImportHarbor},
-                                   {"swebench", ImportSwebench}};
+constexpr Importer kImporters[] = {{"mbpp", ImportMbpp},          {"humaneval", ImportHumanEval},
+                                   {"pyfunc", ImportPyfunc},      {"harbor", ImportHarbor},
+                                   {"swebench", ImportSwebench},  {"nemo-gym", ImportNemoGym},
+                                   {"verifiers", ImportVerifiers}};
 
 }  // namespace
 
@@ -47,9 +46,8 @@ Result<ImportedTasks> ImportTasks(std::string_view format, const std::string& so
   return Invalid("no importer for the format \"" + std::string(format) + "\"");
 }
 
-Status ForEachRow(
-    const std::string& path,
-    const std::function<Status(ObjectReader& row, const nlohmann::json& object)>& read) {
+Status ForEachLine(const std::string& path,
+                   const std::function<Status(const nlohmann::json& value)>& read) {
   std::ifstream input(path, std::ios::binary);
   if (!input) return NotFound(path + ": no such file, or not readable");
   std::string line;
@@ -59,14 +57,21 @@ Status ForEachRow(
     if (line.size() > kRowBytesMax) return Invalid(where + ": the line is too long");
     const auto object = nlohmann::json::parse(line, nullptr, false);
     if (object.is_discarded()) return Invalid(where + ": is not JSON");
+    TM_RETURN_IF_ERROR(read(object).WithContext(where));
+  }
+  return Ok();
+}
+
+Status ForEachRow(
+    const std::string& path,
+    const std::function<Status(ObjectReader& row, const nlohmann::json& object)>& read) {
+  return ForEachLine(path, [&](const nlohmann::json& object) -> Status {
     std::vector<std::string> errors;
     ObjectReader row(object, "", errors);
     Status status = row.IsObject() ? read(row, object) : Ok();
     if (errors.empty()) row.RefuseOthers();
-    if (!errors.empty()) return Invalid(where + ": " + errors.front());
-    if (!status.ok()) return status.WithContext(where);
-  }
-  return Ok();
+    return errors.empty() ? status : Invalid(errors.front());
+  });
 }
 
 Result<v1::Task> PythonTask(const PythonTaskParts& parts, const ImportOptions& options) {

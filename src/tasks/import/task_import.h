@@ -36,6 +36,7 @@ struct ImportOptions {
   std::string root = {};     // harbor, swebench: root file system; "host": the machine's
   std::string mirrors = {};  // swebench: folder of the repositories
   std::vector<std::string> command = {};  // swebench: instead of pytest
+  std::string environment = {};           // nemo-gym, verifiers: EnvironmentTask.environment
   ImportHooks hooks = {};
 };
 
@@ -59,7 +60,8 @@ struct ImportedTasks {
   }
 };
 
-// The formats there are: "mbpp", "humaneval", "pyfunc", "harbor", "swebench".
+// The formats there are: "mbpp", "humaneval", "pyfunc", "harbor", "swebench",
+// "nemo-gym", "verifiers".
 std::vector<std::string> ImportFormats();
 
 // kNotFound: no such file. kInvalid: "FILE:14: .." names the line and the field that is missing,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/files.h"
 #include "tasks/import/python_literal.h"
 #include "tasks/task_file.h"
@@ -157,6 +159,24 @@ TEST_F(TaskImport, HumanEvalsChecksAreTakenApart) {
   EXPECT_EQ(grading.cases(1).input(), "add([1, 2], [])");
   EXPECT_EQ(grading.cases(1).expected(), "[i1,i2]");
   EXPECT_THAT(imported->skipped, ElementsAre(HasSubstr("HumanEval-1: check() has the statement")));
+}
+
+// Whatever a row has is the environment's; no field is unknown.
+TEST_F(TaskImport, RowsOfEnvironmentsAreKeptAsTheyAre) {
+  const std::string row =
+      R"({"responses_create_params": {"input": [{"role": "user", "content": "cold?"}]}, "x": [1]})";
+  const auto gym = Import("nemo-gym", row);
+  ASSERT_TRUE(gym.ok()) << gym.status().message();
+  const v1::Task& task = gym->tasks.at(0).task;
+  EXPECT_EQ(task.id(), "nemo-gym-1");
+  EXPECT_EQ(task.prompt(), "cold?");
+  EXPECT_EQ(nlohmann::json::parse(task.environment().row_json()), nlohmann::json::parse(row));
+  EXPECT_EQ(task.weights(0).scorer(), "environment");
+  const auto other = Import("verifiers", R"({"id": "a", "prompt": "Say it.", "answer": "it"})");
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  EXPECT_EQ(other->tasks.at(0).task.id(), "verifiers-a");
+  EXPECT_EQ(other->tasks.at(0).task.prompt(), "Say it.");
+  EXPECT_THAT(Import("verifiers", "[1]").status().message(), HasSubstr("rows.jsonl:1"));
 }
 
 }  // namespace
