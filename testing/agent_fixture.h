@@ -75,6 +75,9 @@ class AgentTest : public testing::Test {
     lease_.mutable_task()->set_prompt("Say something");
   }
 
+  // Others than the recorder's, before they start.
+  virtual void AddLoops() {}
+
   // Answers of the model by the conversation before them.
   void Serve(AnswerScript script, Duration pace = {}) {
     server_.reset();
@@ -83,9 +86,11 @@ class AgentTest : public testing::Test {
                                                   std::make_unique<PlainRecorder>(*policy_));
     loops_ = std::make_unique<LoopRunner>();
     loops_->Add(*recorder_);
+    AddLoops();
     ASSERT_TRUE(loops_->Start().ok());
     ScriptedOptions options;
     options.pace = pace;
+    options.gateway.mcp = mcp_.get();
     server_ =
         std::make_unique<ScriptedServer>(dir_.path(), options, std::move(script), recorder_.get());
   }
@@ -109,6 +114,7 @@ class AgentTest : public testing::Test {
       options.give_up = give_up_;
       options.learns = true;
       options.boxes.cores = cores_;
+      options.tools = mcp_.get();
       auto runner = AgentRunner::Create(options, server_->gateway(), *recorder_, nullptr, clock_);
       ASSERT_TRUE(runner.ok()) << runner.status().ToString();
       runner_ = std::move(*runner);
@@ -152,6 +158,7 @@ class AgentTest : public testing::Test {
   v1::GroupLease lease_;
   std::unique_ptr<ServedPolicy> policy_;
   std::unique_ptr<EpisodeRecorder> recorder_;
+  std::unique_ptr<EpisodeTools> mcp_;  // of a test that offers tools
   std::unique_ptr<LoopRunner> loops_;
   std::unique_ptr<ScriptedServer> server_;
   TestWaker waker_;

@@ -100,7 +100,7 @@ struct ScriptedOptions {
   int32_t context = 4096;
   int32_t pages = 4096;
   int32_t versions = 1;
-  int32_t adapters = 0;  // Then ServedAdapters is there; any path is an adapter
+  int32_t adapters = 0;                // Then ServedAdapters is there; any path is an adapter
   std::string no_adapter = "missing";  // but this one
   size_t max_running = 256;
   Duration pace{};  // of a step
@@ -154,6 +154,7 @@ class ScriptedServer {
 
   Gateway& gateway() { return *gateway_; }
   EngineThread& engine() { return *engine_; }
+  ServedAdapters& adapters() { return *adapters_; }
   Metrics& metrics() { return metrics_; }
   const ServedPolicy& policy() const { return policy_; }
   void Publish(uint64_t version) {

@@ -100,6 +100,7 @@ struct AgentRunner::Episode {
   AgentWords words{};
   std::unique_ptr<Box> box{};
   Fd listening{};
+  BoxErrands errands{};
   Workspace workspace{};
   Time started{};
 };
@@ -133,6 +134,7 @@ Result<std::unique_ptr<AgentRunner>> AgentRunner::Create(AgentRunnerOptions opti
 }
 
 AgentRunner::~AgentRunner() {
+  if (options_.tools != nullptr) options_.tools->Drain();
   std::vector<std::thread> threads;
   {
     MutexLock lock(mutex_);
@@ -223,6 +225,9 @@ v1::Outcome AgentRunner::Watch(const Episode& episode) const {
   const EpisodeLife life = recorder_.Look(episode.name);
   const Time now = clock_.Now();
   if (!life.failed.ok()) return v1::OUTCOME_UNAVAILABLE;
+  if (options_.tools != nullptr && !options_.tools->Look(episode.name).ok()) {
+    return v1::OUTCOME_UNAVAILABLE;
+  }
   if (life.refused != kNever && now - life.refused > kRefusedPatience) return v1::OUTCOME_OK;
   // Waiting in our queues, and for the model, is not the agent's time.
   if (now - episode.started - life.waited > episode.program.limits.wall) {
@@ -250,6 +255,10 @@ RunReport AgentRunner::Run(Episode& episode) {
                       "ANTHROPIC_API_KEY=" + episode.key,
                       "ANTHROPIC_MODEL=" + program.model,
                       "TIDEMILL_TASK=" + std::string(kAgentTaskFile)};
+  if (options_.tools != nullptr) {
+    spec.environment.push_back("TIDEMILL_MCP_URL=" + AgentUrl() + std::string(kMcpPath));
+    spec.errands = &episode.errands;
+  }
   for (const std::string& word : program.environment) {
     spec.environment.push_back(FillWords(word, episode.words));
   }
@@ -360,12 +369,18 @@ AgentOutcome AgentRunner::Attempt(const Queued& queued, bool last, bool* starved
   Tenant tenant{.name = "agent-" + episode.name, .id = kAgentTenant, .consent = Consent::kTrain};
   tenant.session = episode.name;
   recorder_.Open(episode.name, TermsOf(queued.job, episode.program));
+  if (options_.tools != nullptr) {
+    options_.tools->Open(episode.name,
+                         {queued.job.group, queued.job.member, &episode.errands, blobs_});
+  }
   const Gateway::Guest guest =
       gateway_.Admit(std::move(episode.listening), episode.key, std::move(tenant));
   queued.cancellation->Watch(episode.box.get());
   const RunReport report = Run(episode);
   queued.cancellation->Watch(nullptr);
   gateway_.Dismiss(guest);
+  EpisodeTools::Ending called;
+  if (options_.tools != nullptr) called = options_.tools->Close(episode.name, *episode.box);
   Result<EpisodeSession> closed = recorder_.Close(episode.name);
   EpisodeSession session = closed.ok() ? std::move(*closed) : EpisodeSession();
   outcome.words = LastWords(report);
@@ -376,6 +391,9 @@ AgentOutcome AgentRunner::Attempt(const Queued& queued, bool last, bool* starved
     outcome.status = closed.status();
   } else if (!session.failed.ok()) {
     outcome.status = session.failed;
+  } else if (!called.failed.ok()) {
+    outcome.status = called.failed;
+    outcome.failure = Failure::kTool;
   } else if (report.outcome == v1::OUTCOME_UNAVAILABLE) {
     outcome.status = Unavailable(report.cause);
   } else if (report.starved && !last) {
@@ -386,6 +404,7 @@ AgentOutcome AgentRunner::Attempt(const Queued& queued, bool last, bool* starved
   }
   Record(episode, report, session, outcome);
   outcome.branches = std::move(session.branches);
+  outcome.calls = std::move(called.calls);
   return outcome;
 }
 

@@ -16,6 +16,7 @@
 
 #include "agents/agent_program.h"
 #include "agents/episode_recorder.h"
+#include "agents/episode_tools.h"
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "gateway/gateway.h"
@@ -36,6 +37,7 @@ struct AgentRunnerOptions {
   // `learns` also when none of training has a token to train. 0: never.
   uint32_t give_up = 0;
   bool learns = false;
+  EpisodeTools* tools = nullptr;  // offered to the programs; null: none. Must outlive the runner
   BoxHostOptions boxes{};
 };
 

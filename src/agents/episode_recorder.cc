@@ -13,6 +13,8 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kRefusalBytes = 1000;
+constexpr size_t kTalkBytes = 128;
+constexpr const char* kTalkHeader = "x-session-id";
 constexpr Duration kClosePatience = std::chrono::seconds(30);
 
 uint64_t HashOf(const std::vector<TokenId>& ids) {
@@ -153,7 +155,7 @@ Status EpisodeRecorder::Admit(Underway& episode, uint32_t answers) {
 Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
   const std::string& name = question.tenant.session;
   if (name.empty()) return next().Prepare(question);
-  const bool counts = CountsOnly(question.request.api);
+  const bool counts = !DrawsAnswer(question.request.api);
   const auto answers = static_cast<uint32_t>(ChoiceCount(question.request));
   {
     MutexLock lock(mutex_);
@@ -164,6 +166,9 @@ Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
       TM_RETURN_IF_ERROR(Admit(episode, answers));
       episode.drawing += answers;
       if (episode.open++ == 0) episode.asking_since = clock_.Now();
+      if (const auto talk = question.headers.find(kTalkHeader); talk != question.headers.end()) {
+        episode.talks[question.request_id] = Beginning(talk->second, kTalkBytes);
+      }
       episode.life.asked = true;
     }
   }
@@ -195,9 +200,24 @@ void EpisodeRecorder::ChoiceDone(uint64_t ticket) {
   if (it == asked_.end() || --it->second.choices > 0) return;
   Underway& episode = episodes_.at(it->second.episode);
   asked_.erase(it);
+  LeaveOne(episode);
+}
+
+void EpisodeRecorder::LeaveOne(Underway& episode) {
   if (--episode.open == 0) episode.life.waited += clock_.Now() - episode.asking_since;
   episode.life.last = clock_.Now();
   changed_.NotifyAll();
+}
+
+void EpisodeRecorder::Enter(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto it = episodes_.find(name);
+  if (it != episodes_.end() && it->second.open++ == 0) it->second.asking_since = clock_.Now();
+}
+
+void EpisodeRecorder::Leave(const std::string& name) {
+  MutexLock lock(mutex_);
+  if (const auto it = episodes_.find(name); it != episodes_.end()) LeaveOne(it->second);
 }
 
 void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
@@ -252,6 +272,9 @@ void EpisodeRecorder::TurnStored(const v1::SessionTurn& turn) {
   if (it == by_number_.end()) return;
   Underway& episode = episodes_.at(it->second);
   ++episode.stored;
+  if (const auto talk = episode.talks.find(turn.request_id()); talk != episode.talks.end()) {
+    episode.session.talks[turn.turn()] = talk->second;
+  }
   if (const std::string why = WhyNotTrained(turn); !why.empty()) episode.session.untrained = why;
 }
 

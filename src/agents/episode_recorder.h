@@ -17,8 +17,8 @@
 #include "core/loop.h"
 #include "core/mutex.h"
 #include "core/status.h"
-#include "gateway/served_policy.h"
 #include "gateway/passing_recorder.h"
+#include "gateway/served_policy.h"
 #include "live/live_recorder.h"
 #include "proto/tidemill.pb.h"
 
@@ -47,6 +47,9 @@ struct EpisodeSession {
   bool out_of_turns = false, out_of_tokens = false, out_of_context = false;
   std::string refused{};    // status and message of the last request that was refused
   std::string untrained{};  // why its newest answer that is not trained is not, in words
+  // Answers by the conversation that their request named (x-session-id), each with its
+  // SessionTurn.turn.
+  std::map<uint32_t, std::string> talks{};
   Status failed;
 };
 
@@ -66,6 +69,9 @@ class EpisodeRecorder final : public PassingRecorder, public Loop {
 
   // `name` is Tenant::session of the episode's key; new each time.
   void Open(const std::string& name, const EpisodeTerms& terms);
+  // A request of the episode that is no turn begins, and ends: meanwhile it waits for us.
+  void Enter(const std::string& name);
+  void Leave(const std::string& name);
   EpisodeLife Look(const std::string& name) const;
   // Whether any episode got an answer of the model, or waits for one.
   bool Answers() const;
@@ -97,8 +103,9 @@ class EpisodeRecorder final : public PassingRecorder, public Loop {
     uint32_t drawing = 0;  // answers that were admitted and are not over
     uint32_t stored = 0;   // turns
     bool closing = false, settled = false;
-    bool lost = false;                     // its requests did not end in time
-    std::map<uint64_t, uint32_t> prompts;  // how often each was asked, by its hash
+    bool lost = false;                         // its requests did not end in time
+    std::map<uint64_t, uint32_t> prompts;      // how often each was asked, by its hash
+    std::map<std::string, std::string> talks;  // of requests, by their ids
   };
   struct Asked {
     std::string episode;
@@ -106,6 +113,7 @@ class EpisodeRecorder final : public PassingRecorder, public Loop {
   };
 
   Status Admit(Underway& episode, uint32_t answers) TM_REQUIRES(mutex_);
+  void LeaveOne(Underway& episode) TM_REQUIRES(mutex_);
   void ChoiceDone(uint64_t ticket);
   void TurnStored(const v1::SessionTurn& turn);
   void Settled(const PutSession& put);

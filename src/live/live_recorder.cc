@@ -92,7 +92,7 @@ CasesNote LiveRecorder::CasesFor(const TurnQuestion& question, const WireJson& m
 
 Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   const bool unstored = question.tenant.consent == Consent::kNone;
-  if (unstored || CountsOnly(question.request.api)) return PrepareUnstored(question);
+  if (unstored || !DrawsAnswer(question.request.api)) return PrepareUnstored(question);
   CleanMessages clean = CleanOf(question);
   const SecretSet secrets = clean.secrets;
   const CasesNote note = CasesFor(question, clean.messages);

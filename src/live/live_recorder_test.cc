@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/token_support.h"
+#include "live/session_name.h"
 #include "testing/live_fixture.h"
 
 namespace tidemill {

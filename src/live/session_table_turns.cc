@@ -118,6 +118,13 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   const TokenPrefix prefix = session.LongestPrefix(prompt);
   record.set_prefix_turn(prefix.turn);
   record.set_prefix_tokens(prefix.tokens);
+  // What the turns before have is stored there; the row of a turn's last token comes with the next.
+  // Experts say something of the tokens that were taken out.
+  const bool whole = record.redacted() == 0 && !record.output_redacted();
+  if (const TokenExperts& experts = turn.output.experts; whole && !experts.empty()) {
+    FillExperts(experts, prefix.tokens > 0 ? prefix.tokens - 1 : 0,
+                *record.mutable_answer()->mutable_experts());
+  }
   record.mutable_prompt_ids()->Add(prompt.begin() + prefix.tokens, prompt.end());
   record.set_context_turn(ticket.match.context_turn);
   record.set_context_messages(ticket.match.context_messages);

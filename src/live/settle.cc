@@ -160,6 +160,7 @@ class Chains {
     out.mutable_ids()->Add(answer.ids().begin() + forced, answer.ids().end());
     out.mutable_logprobs()->Add(answer.logprobs().begin() + forced, answer.logprobs().end());
     if (answer.has_supports()) FillSupports(answer.supports(), forced, *out.mutable_supports());
+    if (answer.has_experts()) *out.mutable_experts() = answer.experts();
     uint32_t skip = forced;
     for (const v1::VersionRun& run : answer.versions()) {
       const uint32_t skipped = std::min(skip, run.tokens());

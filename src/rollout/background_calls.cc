@@ -61,6 +61,12 @@ BackgroundCalls::Job* BackgroundCalls::Of(const std::string& request_id) {
   return job == jobs_.end() ? nullptr : &*job;
 }
 
+bool BackgroundCalls::Waits(const std::string& request_id) const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [&](const Job& one) {
+    return one.state == Job::State::kRunning && one.call.request.request_id() == request_id;
+  });
+}
+
 const BackgroundCalls::Job* BackgroundCalls::Find(const std::string& handle) const {
   const auto job = std::find_if(jobs_.begin(), jobs_.end(),
                                 [&](const Job& one) { return one.handle == handle; });

@@ -44,6 +44,7 @@ class BackgroundCalls {
   Job& Start(OpenCall call, bool keeps_files, int turn, int index);
   // The running one with this id of its newest try; null: none.
   Job* Of(const std::string& request_id);
+  bool Waits(const std::string& request_id) const;
   // Its result, which waits for delivery from now on.
   void Finish(Job& job, const v1::ToolResult& result, int64_t now_ms);
 

@@ -8,6 +8,7 @@
 #include "tools/diagnostics.h"
 #include "tools/grader.h"
 #include "tools/languages.h"
+#include "tools/staying_tool.h"
 #include "tools/tool_runner.h"
 #include "tools/tool_text.h"
 
@@ -204,7 +205,24 @@ void ToolRunner::RunTests(Call& call) {
   call.result->set_text(TestsText(*call.result, limits, call.text_limit));
 }
 
+// What goes wrong with the program is ours: the call is unavailable, with the reason.
+void ToolRunner::AskTool(Call& call, const CommandTool& tool) {
+  const auto question = ToolQuestion(call.request, tool, call.workspace);
+  if (!question.ok()) return Refuse(question.status(), call.result);
+  Result<std::string> line = Unavailable("the tool " + tool.name + " is not run here");
+  if (options_.ask) line = options_.ask(tool.name, *question);
+  Status taken = line.status();
+  if (taken.ok()) taken = TakeToolAnswer(*line, tool, call.workspace, call.result);
+  if (!taken.ok()) {
+    call.result->set_outcome(v1::OUTCOME_UNAVAILABLE);
+    call.result->set_cause(taken.message());
+    return;
+  }
+  call.result->set_text(CutText(call.result->text(), call.text_limit));
+}
+
 void ToolRunner::RunCommand(Call& call, const CommandTool& tool) {
+  if (tool.stays) return AskTool(call, tool);
   auto arguments = Arguments::Parse(call.request.arguments_json());
   if (!arguments.ok()) return Refuse(arguments.status(), call.result);
   auto command = tool.FillIn(arguments->words());

@@ -18,15 +18,23 @@ struct CommandConfig {
          {.doc = "Command line; {x} is replaced by the call's argument x, always as one word",
           .min = 1,
           .required = true});
+  TM_KEY(bool, stays, false,
+         {.doc = "The command runs outside the box, is started once and answers one JSON object "
+                 "per line, matched by \"id\"; see tools.md"});
+  TM_KEY(std::string, parameters, "",
+         {.doc = "stays: JSON schema of the arguments; empty: it takes none"});
+  TM_KEY(uint32_t, slots, 2,
+         {.doc = "stays: number of calls that the command has at once", .min = 1, .max = 1024});
   TM_KEY(std::vector<std::string>, files, {},
          {.doc = "Workspace files that enter the box; empty: all"});
   TM_KEY(std::string, parser, "text",
          {.doc = "Format of the tool's output", .choices = {"text", "diagnostics", "tests"}});
   TM_KEY(bool, changes, true, {.doc = "Keep the files the tool wrote as the new workspace"});
-  TM_KEY(std::string, background, "never",
-         {.doc = "Whether its calls go on in the background: never, where the agent asks for it, or "
-                 "always",
-          .choices = {"never", "allowed", "always"}});
+  TM_KEY(
+      std::string, background, "never",
+      {.doc = "Whether its calls go on in the background: never, where the agent asks for it, or "
+              "always",
+       .choices = {"never", "allowed", "always"}});
   TM_KEY(bool, background_files, false,
          {.doc = "Files that a background call writes: keep them where nothing it touches changed "
                  "meanwhile; false: drop them"});

@@ -30,8 +30,10 @@ constexpr TopicOptions kBoxOptions{.capacity = 4096};
 // Of the standard normal: one in a thousand is above.
 constexpr double kTailDeviations = 3.09;
 
-std::string AskedKey(const v1::ToolRequest& request) {
-  return request.request_id() + '\n' + request.token();
+// What is asked (`hash`) belongs to it: an asker that forgot what it did, and does it again
+// otherwise, may give the same name to another question.
+std::string AskedKey(const v1::ToolRequest& request, const std::string& hash) {
+  return request.request_id() + '\n' + request.token() + '\n' + hash;
 }
 
 // The part of a request that its answer needs; the rest may be large.
@@ -151,7 +153,9 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
   }
   ++(grading ? counters_.gradings : counters_.requests);
   if (request.background()) ++counters_.background;
-  if (auto it = running_ids_.find(AskedKey(request)); it != running_ids_.end()) {
+  const std::string hash = ToolRequestHash(request);
+  const std::string key = AskedKey(request, hash);
+  if (auto it = running_ids_.find(key); it != running_ids_.end()) {
     // Asked again while we work on it: this message stands for the request from now on. The earlier
     // one is done with, whether its lease ran out (then this is the same message) or it was sent
     // twice.
@@ -161,19 +165,27 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
     return;
   }
   Remember(CancelKey(request.episode(), request.cancel_token()), served_, served_order_);
-  std::string hash;
-  if (AnswerAtOnce(request, lease, &hash) || JoinRunning(request, hash, lease, now)) return;
+  if (AnswerAtOnce(request, hash, lease) || JoinRunning(request, hash, lease, now)) return;
   running_gradings_ += grading ? 1 : 0;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
-  running_ids_[AskedKey(request)] = tag;
-  if (!hash.empty()) running_hashes_[hash] = tag;
-  running_.emplace(tag, Running{WhoAsked(request), std::move(hash), grading, {}});
+  running_ids_[key] = tag;
+  if (Shares(request)) running_hashes_[hash] = tag;
+  running_.emplace(tag, Running{WhoAsked(request), hash, grading, {}});
   port_.Submit(std::move(request), tag);
 }
 
-bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::string* hash) {
-  if (auto it = finished_.find(AskedKey(request)); it != finished_.end()) {
+// What a shell does depends on its history, and what a program outside does on anything.
+bool ToolLoop::Shares(const v1::ToolRequest& request) const {
+  const auto stays = [&](const CommandConfig& tool) {
+    return tool.stays && tool.name == request.tool();
+  };
+  return options_.cache > 0 && request.tool() != "bash" &&
+         std::none_of(options_.command.begin(), options_.command.end(), stays);
+}
+
+bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, const std::string& hash, Lease& lease) {
+  if (auto it = finished_.find(AskedKey(request, hash)); it != finished_.end()) {
     ++counters_.repeated;
     outbox_.Reply(request.reply_to(), it->second, std::move(lease));
     return true;
@@ -184,27 +196,25 @@ bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::s
     v1::ToolResult result;
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
     result.set_cause("it was cancelled");
-    Answer(request, std::move(result), std::move(lease));
+    Answer(request, hash, std::move(result), std::move(lease));
     return true;
   }
-  // A shell's behaviour depends on its history.
-  if (options_.cache == 0 || request.tool() == "bash") return false;
-  *hash = ToolRequestHash(request);
-  std::optional<v1::ToolResult> known = cache_.Find(*hash);
+  std::optional<v1::ToolResult> known;
+  if (Shares(request)) known = cache_.Find(hash);
   if (!known) return false;
-  Answer(request, std::move(*known), std::move(lease));
+  Answer(request, hash, std::move(*known), std::move(lease));
   return true;
 }
 
 // The members of a group often write the same answer at the same time: one box serves them all.
 bool ToolLoop::JoinRunning(const v1::ToolRequest& request, const std::string& hash, Lease& lease,
                            Time now) {
-  auto it = hash.empty() ? running_hashes_.end() : running_hashes_.find(hash);
+  auto it = Shares(request) ? running_hashes_.find(hash) : running_hashes_.end();
   if (it == running_hashes_.end()) return false;
   ++counters_.joined;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
-  running_ids_[AskedKey(request)] = tag;
+  running_ids_[AskedKey(request, hash)] = tag;
   running_.at(it->second).followers.emplace_back(tag, WhoAsked(request));
   return true;
 }
@@ -214,7 +224,7 @@ void ToolLoop::TakeDone() {
     auto node = running_.extract(done.tag);
     TM_CHECK(!node.empty(), "a tool answered that was not asked");
     Running& running = node.mapped();
-    running_ids_.erase(AskedKey(running.asked));
+    running_ids_.erase(AskedKey(running.asked, running.hash));
     running_gradings_ -= running.grading ? 1 : 0;
     v1::ToolResult& result = done.result;
     // The added wait is the tool's own time, not that of a queue.
@@ -226,24 +236,26 @@ void ToolLoop::TakeDone() {
     if (result.outcome() == v1::OUTCOME_UNAVAILABLE) ++counters_.unavailable;
     counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
     counters_.queue_us += static_cast<uint64_t>(std::max(0.0, result.queue_ms()) * 1000);
-    if (!running.hash.empty()) {
+    if (Shares(running.asked)) {
       cache_.Store(running.hash, result);
       running_hashes_.erase(running.hash);
     }
     for (auto& [tag, asked] : running.followers) {
-      running_ids_.erase(AskedKey(asked));
+      running_ids_.erase(AskedKey(asked, running.hash));
       v1::ToolResult shared = result;
       shared.set_cached(true);
-      Answer(asked, std::move(shared), leases_.Holds(tag) ? leases_.Take(tag) : Lease());
+      Answer(asked, running.hash, std::move(shared),
+             leases_.Holds(tag) ? leases_.Take(tag) : Lease());
     }
     // Without its lease the answer still goes out: the asker takes the first and ignores the
     // second.
     Lease lease = leases_.Holds(done.tag) ? leases_.Take(done.tag) : Lease();
-    Answer(running.asked, std::move(result), std::move(lease));
+    Answer(running.asked, running.hash, std::move(result), std::move(lease));
   }
 }
 
-void ToolLoop::Answer(const v1::ToolRequest& asked, v1::ToolResult result, Lease lease) {
+void ToolLoop::Answer(const v1::ToolRequest& asked, const std::string& hash, v1::ToolResult result,
+                      Lease lease) {
   result.set_request_id(asked.request_id());
   result.set_token(asked.token());
   *result.mutable_episode() = asked.episode();
@@ -251,9 +263,8 @@ void ToolLoop::Answer(const v1::ToolRequest& asked, v1::ToolResult result, Lease
   result.set_worker(options_.worker);
   std::string bytes = result.SerializeAsString();
   if (options_.remember_results > 0 && result.outcome() != v1::OUTCOME_UNAVAILABLE) {
-    if (finished_.emplace(AskedKey(asked), bytes).second) {
-      finished_order_.push_back(AskedKey(asked));
-    }
+    std::string key = AskedKey(asked, hash);
+    if (finished_.emplace(key, bytes).second) finished_order_.push_back(std::move(key));
     if (finished_order_.size() > options_.remember_results) {
       finished_.erase(finished_order_.front());
       finished_order_.pop_front();

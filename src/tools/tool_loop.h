@@ -121,7 +121,7 @@ class ToolLoop final : public Loop {
  private:
   struct Running {
     v1::ToolRequest asked;  // as far as an answer needs it
-    std::string hash;
+    std::string hash;       // of the whole request
     bool grading = false;
     std::vector<std::pair<uint64_t, v1::ToolRequest>> followers;  // identical requests, by tag
   };
@@ -131,11 +131,14 @@ class ToolLoop final : public Loop {
   void CancelOne(const std::string& episode, const std::string& request_id);
   void TakeRequests(std::string_view topic, bool grading, Time now);
   void Start(Lease lease, bool grading, Time now);
+  // Whether those who ask the same may have one answer.
+  bool Shares(const v1::ToolRequest& request) const;
   // Answers without a box what can be: a repetition, a given-up episode, a known result. `hash`: of
-  // the request, where results are cached.
-  bool AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::string* hash);
+  // the request.
+  bool AnswerAtOnce(const v1::ToolRequest& request, const std::string& hash, Lease& lease);
   bool JoinRunning(const v1::ToolRequest& request, const std::string& hash, Lease& lease, Time now);
-  void Answer(const v1::ToolRequest& asked, v1::ToolResult result, Lease lease);
+  void Answer(const v1::ToolRequest& asked, const std::string& hash, v1::ToolResult result,
+              Lease lease);
   size_t Free(bool grading) const;
 
   Bus& bus_;
@@ -147,7 +150,7 @@ class ToolLoop final : public Loop {
   LeaseKeeper leases_;  // by tag
   ToolCache cache_;
   std::unordered_map<uint64_t, Running> running_;  // by tag
-  // By request id and token: who cannot show the token asks something else.
+  // By request id, token and hash: who cannot show the token asks something else.
   std::unordered_map<std::string, uint64_t> running_ids_;  // to tag
   std::unordered_map<std::string, std::string> finished_;  // results in bytes
   std::deque<std::string> finished_order_;

@@ -325,6 +325,26 @@ TEST_F(ToolLoopTest, AResultOfBeforeIsGivenOnlyToWhoKnowsItsToken) {
   EXPECT_EQ(port_.asked.size(), 2u) << "it is a question of its own";
 }
 
+// A group that is delivered again, or a learner that goes on, may name another question as before.
+TEST_F(ToolLoopTest, AnotherQuestionOfTheSameNameIsNotAnsweredWithTheResultOfBefore) {
+  Ask("a");
+  Step();
+  Ask("a", "compile", "something else");
+  Step();
+  ASSERT_EQ(port_.asked.size(), 2u) << "nor with what runs";
+  port_.Answer(0), port_.Answer(1);
+  Step();
+  EXPECT_EQ(Answers().size(), 2u);
+  Ask("a", "compile", "a third one");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 3u);
+  EXPECT_TRUE(Answers().empty());
+  Ask("a");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 3u) << "the message of before, once more";
+  EXPECT_EQ(Answers().size(), 1u);
+}
+
 TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {
   ToolLoopOptions options;
   options.wait = std::chrono::seconds(1);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include "tools/staying_tool.h"
 #include "tools/tool_table.h"
 
 #include "core/paths.h"
@@ -69,6 +70,7 @@ Status CheckToolOptions(const ToolOptions& options) {
     if (tool.command.empty() || tool.command[0].empty()) {
       return Invalid(which + "\"command\" must have at least one word");
     }
+    TM_RETURN_IF_ERROR(CheckStaying(tool).WithContext(which));
     for (const std::string& path : tool.files) {
       TM_RETURN_IF_ERROR(CheckPath(path).WithContext(which));
     }

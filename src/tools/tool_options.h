@@ -22,6 +22,9 @@ struct CommandTool {
   // word, never more, and no shell sees it.
   std::vector<std::string> command;
   std::vector<std::string> files;  // of the workspace that enter the box; empty: all
+  // The command is a program outside the box that is asked line by line (tools/staying_tool.h).
+  bool stays = false;
+  std::string parameters;  // of one that stays: a JSON schema; empty: it takes no arguments
   enum class Parser {
     kText,         // output as it is
     kDiagnostics,  // file:line:column: severity: message
@@ -54,6 +57,9 @@ struct ToolOptions {
   std::function<std::optional<std::vector<std::string>>(const v1::Grading& grading,
                                                         const std::string& source)>
       interpret = {};
+  // The answer of a tool that stays to one question, both JSON objects. Called by any slot, which
+  // waits. Empty: there are none here.
+  std::function<Result<std::string>(const std::string& tool, const std::string& question)> ask = {};
 };
 
 // A name that is built in, an empty command, a limit out of range: kInvalid.

@@ -87,6 +87,7 @@ class ToolRunner {
   std::optional<std::vector<std::string>> Interpret(const Call& call) const;
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
+  void AskTool(Call& call, const CommandTool& tool);
   void GradePythonAnswer(Call& call, bool reveal);
   // The inputs of a grading; `checked` says what is wrong with them, if anything.
   Result<GradeOptions> GradeWith(const Call& call, const Status& checked) const;

@@ -66,6 +66,11 @@ def plain():
     return {"id": "plain", "prompt": PROMPT, "files": {"README": "An empty project.\n"}, "grading": grading}
 
 
+def with_tools():
+    """The plain task for an agent that calls the task's own tools."""
+    return {**plain(), "id": "tools", "tools": ["write_file", "read_file", "compile"]}
+
+
 def repository(work, place):
     repo, root = work + "/repo", work + "/root"
     git = ["git", "-C", repo, "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -97,9 +102,9 @@ def harbor(build, work):
         return json.loads(file.read())
 
 
-def make_tasks(build, work, place):
+def make_tasks(build, work, place, mcp):
     """Writes work/tasks.jsonl; how many tasks there are."""
-    tasks = [plain(), repository(work, place), harbor(build, work)]
+    tasks = [with_tools()] if mcp else [plain(), repository(work, place), harbor(build, work)]
     with open(work + "/tasks.jsonl", "w") as file:
         file.writelines(json.dumps(task) + "\n" for task in tasks)
     return len(tasks)

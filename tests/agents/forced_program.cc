@@ -17,10 +17,13 @@ std::unique_ptr<DecodeBackend> ReplaceBackend(std::unique_ptr<DecodeBackend> bac
   TM_CHECK(tokenizer.ok(), tokenizer.ok() ? "" : tokenizer.status().message());
   std::fprintf(stderr, "tidemill: test build, draws are forced\n");
   const std::string run = command != nullptr ? command : "true";
-  return NewForcedBackend(std::move(backend),
-                          ScriptedDraws(std::move(*tokenizer), [run](const std::string& prompt) {
-                            return ScriptedAnswer(prompt, run);
-                          }));
+  const char* calls = std::getenv("TIDEMILL_FORCED_CALLS");
+  const std::string steps = calls != nullptr ? calls : "";
+  return NewForcedBackend(
+      std::move(backend),
+      ScriptedDraws(std::move(*tokenizer), [run, steps](const std::string& prompt) {
+        return steps.empty() ? ScriptedAnswer(prompt, run) : ScriptedCalls(prompt, steps);
+      }));
 }
 
 }  // namespace tidemill

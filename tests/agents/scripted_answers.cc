@@ -195,6 +195,24 @@ std::string ScriptedAnswer(const std::string& prompt, const std::string& command
   return "Done: hello.c is there, it compiles and prints hello.";
 }
 
+std::string ScriptedCalls(const std::string& prompt, const std::string& steps) {
+  const Json calls = Json::parse(steps, nullptr, false);
+  if (!calls.is_array()) return "The script of calls is no list.";
+  // The results so far; the words of the template name a call, and no result.
+  size_t step = 0;
+  constexpr std::string_view kResult = "\n<tool_response>\n";
+  for (size_t at = prompt.find(kResult); at != std::string::npos; at = prompt.find(kResult, at + 1))
+    ++step;
+  if (step >= calls.size()) return "Done.";
+  const std::string wanted = calls[step]["tool"];
+  for (const Json& tool : ToolsOf(prompt)) {
+    const std::string name = tool["name"];
+    const bool ours = name.find("tidemill") != std::string::npos;
+    if (ours && name.ends_with("_" + wanted)) return CallText(name, calls[step]["arguments"]);
+  }
+  return "There is no tool " + wanted + ".";
+}
+
 const char* ScriptedTemplate() {
   return R"({%- if tools -%}
 <|im_start|>system

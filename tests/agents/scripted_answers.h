@@ -17,6 +17,10 @@ namespace tidemill {
 // mistake.
 std::string ScriptedAnswer(const std::string& prompt, const std::string& command);
 
+// The next of some calls, a JSON list of {"tool", "arguments"}, of tools of a server whose name is
+// that of this program (Model Context Protocol); a text when all have had their results.
+std::string ScriptedCalls(const std::string& prompt, const std::string& steps);
+
 // ChatML with tools and reasoning.
 const char* ScriptedTemplate();
 

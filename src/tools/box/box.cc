@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -177,6 +178,27 @@ Status Box::AddPut(std::string_view path, std::string_view content, bool executa
   return outbox_.size() > kFlushBytes ? Flush(nullptr, 0) : Ok();
 }
 
+Status Box::Edit(const v1::File& file) {
+  TM_RETURN_IF_ERROR(CheckPath(file.path()));
+  const BoxEdit edit = {static_cast<uint32_t>(file.path().size()), file.executable() ? 1u : 0u,
+                        file.has_content() ? 0u : 1u};
+  if (file.content().size() > BOX_FRAME_MAX - 4096) {
+    return Invalid(file.path() + ": too large for a file of a workspace");
+  }
+  AddFrame(BOX_EDIT, &edit, sizeof edit, file.path(), file.content());
+  TM_RETURN_IF_ERROR(Flush(nullptr, 0));
+  uint32_t type = 0;
+  std::string payload;
+  TM_RETURN_IF_ERROR(ReadAnswer(&type, &payload));
+  BoxEdited edited = {};
+  if (type != BOX_EDITED || payload.size() != sizeof edited) {
+    return Broken(Unavailable("the box's init sent an invalid message"));
+  }
+  memcpy(&edited, payload.data(), sizeof edited);
+  if (edited.error == 0) return Ok();
+  return Invalid(fmt::format("{}: {}", file.path(), strerror(edited.error)));
+}
+
 Result<Fd> Box::Listen(uint16_t port) {
   const BoxListen wanted = {port};
   AddFrame(BOX_LISTEN, &wanted, sizeof wanted, {}, {});
@@ -262,13 +284,20 @@ Status Box::ReadFrame(uint32_t* type, std::string* payload) {
   return Ok();
 }
 
+Status Box::ReadAnswer(uint32_t* type, std::string* payload) {
+  TM_RETURN_IF_ERROR(ReadFrame(type, payload));
+  if (*type != BOX_DONE) return Ok();
+  done_early_ = std::move(*payload);
+  return ReadFrame(type, payload);
+}
+
 // FILE frames up to END. The bound is the init's to keep; here it is checked again.
 Status Box::ReadFiles(v1::Tree* tree, uint64_t bytes_max) {
   uint64_t bytes = 0;
   for (;;) {
     uint32_t type = 0;
     std::string payload;
-    TM_RETURN_IF_ERROR(ReadFrame(&type, &payload));
+    TM_RETURN_IF_ERROR(ReadAnswer(&type, &payload));
     if (type == BOX_END && payload.size() == sizeof(BoxEnd)) {
       BoxEnd end = {};
       memcpy(&end, payload.data(), sizeof end);
@@ -329,6 +358,24 @@ Result<v1::Tree> Box::Collect(const CollectLimits& limits) {
   }
   NormalizeTree(tree);
   return tree;
+}
+
+BoxErrands::BoxErrands() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  TM_CHECK(static_cast<bool>(wake_), "eventfd");
+}
+
+void BoxErrands::Add(Errand errand) {
+  MutexLock lock(mutex_);
+  errands_.push_back(std::move(errand));
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+}
+
+std::vector<BoxErrands::Errand> BoxErrands::TakeAll() {
+  MutexLock lock(mutex_);
+  uint64_t count = 0;
+  (void)!read(wake_.get(), &count, sizeof count);
+  return std::exchange(errands_, {});
 }
 
 }  // namespace tidemill

@@ -21,12 +21,14 @@
 
 #include "core/clock.h"
 #include "core/fd.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
 #include "tools/box/limits.h"
 
 namespace tidemill {
 
+class Box;
 class BoxHost;
 class Cgroup;
 
@@ -41,6 +43,32 @@ class Conversation {
   virtual bool Heard(std::string_view output, std::string* input) = 0;
 };
 
+// What other threads want done with a box's files while a command runs in it: done on the thread of
+// Run. The errands of a command that has ended stay, to be done or dropped by who takes them.
+class BoxErrands {
+ public:
+  // May use the box's Collect and Edit, and nothing else of it.
+  using Errand = std::function<void(Box&)>;
+
+  BoxErrands();
+  // From any thread.
+  void Add(Errand errand);
+  std::vector<Errand> TakeAll();
+  // Readable while there are any.
+  int fd() const { return wake_.get(); }
+
+ private:
+  const Fd wake_;
+  Mutex mutex_;
+  std::vector<Errand> errands_ TM_GUARDED_BY(mutex_);
+};
+
+// The ends of pipes that a command gets as its standard input and output, for who talks to it by
+// the others.
+struct CommandPipes {
+  Fd input, output;
+};
+
 // Where the programs of a box are: those of the machine.
 inline constexpr std::string_view kBoxPath = "/usr/local/bin:/usr/bin:/bin";
 
@@ -50,9 +78,11 @@ struct RunSpec {
   std::string folder;                    // relative to the workspace
   std::string input;                     // standard input
   Conversation* conversation = nullptr;  // instead of `input`
-  BoxLimits limits;                      // disk counts only in Configure
-  size_t keep_bytes = 64 * 1024;         // of each of stdout and stderr: head and tail
-  size_t log_bytes = 0;                  // of both as they come: the last ones
+  CommandPipes* pipes = nullptr;  // instead of both; taken. No limit counts what goes by them
+  BoxErrands* errands = nullptr;
+  BoxLimits limits;               // disk counts only in Configure
+  size_t keep_bytes = 64 * 1024;  // of each of stdout and stderr: head and tail
+  size_t log_bytes = 0;           // of both as they come: the last ones
   // Processes that the command leaves running stay: they stand still until the next command runs. A
   // timeout or too much output ends the command and its session, and the box can be used again.
   bool leave_running = false;
@@ -112,6 +142,9 @@ class Box {
   Status Put(std::string_view path, std::string_view content, bool executable = false);
   // The same beneath /box, which holds the workspace, home and tmp.
   Status PutOutside(std::string_view path, std::string_view content);
+  // Writes a file of the workspace, as Put does, or removes it (`file` has no content). kInvalid
+  // says why it could not be done, which harms nothing.
+  Status Edit(const v1::File& file);
   // Empties the workspace, /tmp and /dev/shm.
   Status RemoveAll();
 
@@ -152,6 +185,8 @@ class Box {
   Status AwaitHello();
   // Reads one frame; a failure is of the box.
   Status ReadFrame(uint32_t* type, std::string* payload);
+  // The next one but for a DONE, which is kept for who waits for it.
+  Status ReadAnswer(uint32_t* type, std::string* payload);
   Status ReadFiles(v1::Tree* tree, uint64_t bytes_max);
   Status Broken(Status status);
   // Reads on what earlier commands' processes write, so that none of them blocks or fails.
@@ -167,6 +202,7 @@ class Box {
   std::string outbox_;
   std::vector<Fd> leftovers_;  // ends of pipes that processes left running may write to
   uint64_t disk_bytes_ = 0;
+  std::string done_early_;  // of a command that ended while an errand was done
   bool configured_ = false;
   Status hello_;  // why the init did not speak
   bool usable_ = true;

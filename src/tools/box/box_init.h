@@ -29,9 +29,11 @@ void box_send_fd(uint32_t type, int fd);
 /* box_init_files.c: the workspace. */
 void box_put(uint32_t size);
 void box_get(uint32_t size);
-void box_collect(uint32_t size);
 void box_remove_all(void);
 bool box_has_file(const char* path);
+
+/* Serves an EDIT or a COLLECT, which may come while a command runs; false: it is neither. */
+bool box_serve_files(const struct BoxFrame* frame);
 
 /* box_init_run.c: commands. */
 void box_run(uint32_t size);

@@ -55,12 +55,30 @@ static int open_parent(int root, char* path, char** name) {
   return open_beneath(root, path, O_PATH | O_DIRECTORY);
 }
 
-static void discard(size_t size) {
-  while (size > 0) {
-    const size_t part = size < sizeof buffer ? size : sizeof buffer;
-    box_read_or_die(buffer, part);
-    size -= part;
+/* Writes a new file of `left` bytes that follow on the socket, and takes them all. 0, or errno. */
+static int write_new(int root, char* path, bool executable, size_t left) {
+  char* name = NULL;
+  const int folder = open_parent(root, path, &name);
+  int error = folder < 0 ? errno : 0;
+  int file = -1;
+  if (folder >= 0) {
+    /* What stands there goes first: it may be a link, a FIFO, or a file that is running. */
+    unlinkat(folder, name, 0);
+    file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                  executable ? 0755 : 0644);
+    if (file < 0) error = errno;
+    close(folder);
   }
+  while (left > 0) {
+    const size_t part = left < sizeof buffer ? left : sizeof buffer;
+    box_read_or_die(buffer, part);
+    left -= part;
+    if (error != 0) continue;
+    const ssize_t written = write(file, buffer, part);
+    if (written != (ssize_t)part) error = written < 0 ? errno : ENOSPC;
+  }
+  if (file >= 0) close(file);
+  return error;
 }
 
 void box_put(uint32_t size) {
@@ -72,30 +90,38 @@ void box_put(uint32_t size) {
   box_read_or_die(path, put.path_size);
   path[put.path_size] = 0;
   strcpy(shown, path);
-  size_t left = size - sizeof put - put.path_size;
-  char* name = NULL;
   const int root = put.outside ? box_writable_fd : box_workspace_fd;
-  const int folder = open_parent(root, path, &name);
-  if (folder < 0) {
-    box_fail("writing", shown, errno);
-    discard(left);
-    return;
+  const int error = write_new(root, path, put.executable != 0, size - sizeof put - put.path_size);
+  if (error != 0) box_fail("writing", shown, error);
+}
+
+static int remove_file(char* path) {
+  char* slash = strrchr(path, '/');
+  int folder = box_workspace_fd;
+  if (slash != NULL) {
+    *slash = 0;
+    folder = open_beneath(box_workspace_fd, path, O_PATH | O_DIRECTORY);
   }
-  /* What stands there goes first: it may be a link, a FIFO, or a file that is running. */
-  unlinkat(folder, name, 0);
-  const int file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                          put.executable ? 0755 : 0644);
-  if (file < 0) box_fail("writing", shown, errno);
-  close(folder);
-  while (left > 0) {
-    const size_t part = left < sizeof buffer ? left : sizeof buffer;
-    box_read_or_die(buffer, part);
-    left -= part;
-    if (file < 0) continue;
-    const ssize_t written = write(file, buffer, part);
-    if (written != (ssize_t)part) box_fail("writing", shown, written < 0 ? errno : ENOSPC);
-  }
-  if (file >= 0) close(file);
+  if (folder < 0) return errno;
+  const int error = unlinkat(folder, slash != NULL ? slash + 1 : path, 0) != 0 ? errno : 0;
+  if (slash != NULL) close(folder);
+  return error;
+}
+
+static void box_edit(uint32_t size) {
+  struct BoxEdit edit;
+  char path[BOX_PATH_MAX];
+  box_read_or_die(&edit, sizeof edit);
+  if (edit.path_size >= BOX_PATH_MAX || edit.path_size > size - sizeof edit) _exit(1);
+  box_read_or_die(path, edit.path_size);
+  path[edit.path_size] = 0;
+  const size_t left = size - sizeof edit - edit.path_size;
+  if (edit.removed != 0 && left > 0) _exit(1);
+  const int error = edit.removed != 0
+                        ? remove_file(path)
+                        : write_new(box_workspace_fd, path, edit.executable != 0, left);
+  const struct BoxEdited edited = {error};
+  box_send_frame(BOX_EDITED, &edited, sizeof edited);
 }
 
 /* Sends a regular file; its size is fixed by the first look, a file that shrinks is filled with
@@ -216,7 +242,7 @@ static void visit(int folder, char* path, size_t length, int depth, struct Walk*
   closedir(entries);
 }
 
-void box_collect(uint32_t size) {
+static void box_collect(uint32_t size) {
   struct BoxCollect collect;
   (void)size;
   box_read_or_die(&collect, sizeof collect);
@@ -276,5 +302,20 @@ void box_remove_all(void) {
       box_fail("emptying", folders[i], folder < 0 ? errno : ELOOP);
       return;
     }
+  }
+}
+
+bool box_serve_files(const struct BoxFrame* frame) {
+  switch (frame->type) {
+    case BOX_EDIT:
+      if (frame->size < sizeof(struct BoxEdit)) _exit(1);
+      box_edit(frame->size);
+      return true;
+    case BOX_COLLECT:
+      if (frame->size != sizeof(struct BoxCollect)) _exit(1);
+      box_collect(frame->size);
+      return true;
+    default:
+      return false;
   }
 }

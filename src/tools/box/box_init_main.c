@@ -107,9 +107,6 @@ static void serve(const struct BoxFrame* frame) {
     case BOX_GET:
       if (size < sizeof(struct BoxGet) || size - sizeof(struct BoxGet) >= BOX_PATH_MAX) _exit(1);
       return box_get(size);
-    case BOX_COLLECT:
-      if (size != sizeof(struct BoxCollect)) _exit(1);
-      return box_collect(size);
     case BOX_RUN:
       if (size < sizeof(struct BoxRun) || size - sizeof(struct BoxRun) > BOX_ARGS_MAX) _exit(1);
       return box_run(size);
@@ -120,7 +117,7 @@ static void serve(const struct BoxFrame* frame) {
       if (size != 0) _exit(1);
       return;
     default:
-      _exit(1);
+      if (!box_serve_files(frame)) _exit(1);
   }
 }
 

@@ -183,7 +183,8 @@ static uint32_t limit_passed(const struct BoxRun* run, uint64_t cpu_before) {
   return BOX_LIMIT_NONE;
 }
 
-/* Until the command ends, a limit is passed, the last file is there, or the host says stop. */
+/* Until the command ends, a limit is passed, the last file is there, or the host says stop. Serves
+ * the host's wishes for files meanwhile. */
 static void attend(const struct BoxRun* run, const char* last_file, pid_t child,
                    uint64_t cpu_before, struct BoxDone* done, int* status, bool* ended) {
   struct pollfd waits[2] = {{BOX_SOCKET_FD, POLLIN, 0}, {child_signals, POLLIN, 0}};
@@ -199,6 +200,7 @@ static void attend(const struct BoxRun* run, const char* last_file, pid_t child,
     if (waits[0].revents != 0) {
       struct BoxFrame frame;
       box_read_or_die(&frame, sizeof frame);
+      if (box_serve_files(&frame)) continue;
       if (frame.type != BOX_STOP || frame.size != 0) _exit(1);
       done->stopped = 1;
       box_scheduling(&done->stop_cpu_us, &done->stop_waited_us);

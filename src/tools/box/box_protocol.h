@@ -1,9 +1,10 @@
 /* What the host and the init of a box say to each other over their socket. Both ends are built
  * together, so structs travel as they lie in memory. C, because the init is.
  *
- *   host:  CONFIG, then any of PUT | REMOVE_ALL | GET | COLLECT | LISTEN | RUN (three descriptors)
- *   init:  HELLO, then FILE* END for GET and COLLECT, LISTENING (one descriptor) for LISTEN, DONE
- * for RUN, FAILED whenever it cannot go on
+ *   host:  CONFIG, then any of PUT | EDIT | REMOVE_ALL | GET | COLLECT | LISTEN | RUN (three
+ * descriptors); while a command runs EDIT, COLLECT and STOP
+ *   init:  HELLO, then FILE* END for GET and COLLECT, EDITED for EDIT, LISTENING (one descriptor)
+ * for LISTEN, DONE for RUN, FAILED whenever it cannot go on
  *
  * PUT, REMOVE_ALL and CONFIG have no answer of their own: a failure is the next answer, as FAILED.
  */
@@ -26,6 +27,8 @@ enum BoxFrameType {
   BOX_FAILED = 12,
   BOX_LISTEN = 13,
   BOX_LISTENING = 14,
+  BOX_EDIT = 15,
+  BOX_EDITED = 16,
 };
 
 /* Before every frame's payload. */
@@ -57,6 +60,17 @@ struct BoxPut {
   uint32_t path_size;
   uint32_t executable;
   uint32_t outside; /* 1: of the workspace */
+};
+
+/* EDIT: a file of the workspace is written, or goes: this, then path_size bytes of path, then the
+ * content. EDITED says how it went; unlike that of a PUT a failure is the end of nothing. */
+struct BoxEdit {
+  uint32_t path_size;
+  uint32_t executable;
+  uint32_t removed; /* 1: the file goes; there is no content */
+};
+struct BoxEdited {
+  int32_t error; /* errno; 0: done */
 };
 
 /* LISTEN: a port of the box's own loopback. The socket that listens there comes back and nothing in

@@ -135,6 +135,13 @@ Status BoxRunner::OpenPipes(std::array<Fd, 3>* theirs) {
     *write_end = Fd(ends[1]);
     return Ok();
   };
+  if (spec_.pipes != nullptr) {
+    (*theirs)[0] = std::move(spec_.pipes->input);
+    (*theirs)[1] = std::move(spec_.pipes->output);
+    TM_RETURN_IF_ERROR(open_pipe(&err_fd_, &(*theirs)[2]));
+    fcntl(err_fd_.get(), F_SETFL, O_NONBLOCK);
+    return Ok();
+  }
   const bool has_input = spec_.conversation != nullptr || !spec_.input.empty();
   if (has_input) {
     TM_RETURN_IF_ERROR(open_pipe(&(*theirs)[0], &input_fd_));
@@ -257,9 +264,9 @@ void BoxRunner::ReadFrom(Fd& fd, Capture& capture, bool is_output) {
 }
 
 void BoxRunner::TakeDone() {
-  uint32_t type = 0;
-  std::string payload;
-  const Status status = box_.ReadFrame(&type, &payload);
+  uint32_t type = BOX_DONE;
+  std::string payload = std::exchange(box_.done_early_, {});
+  const Status status = payload.empty() ? box_.ReadFrame(&type, &payload) : Ok();
   ended_ = true;
   if (!status.ok()) {
     report_.cause = status.message();
@@ -313,10 +320,11 @@ void BoxRunner::CheckTime(Time now) {
 }
 
 void BoxRunner::Wait() {
-  pollfd waits[4] = {{box_.socket_.get(), POLLIN, 0},
+  pollfd waits[5] = {{box_.socket_.get(), POLLIN, 0},
                      {out_fd_.get(), POLLIN, 0},
                      {err_fd_.get(), POLLIN, 0},
-                     {input_at_ < input_.size() ? input_fd_.get() : -1, POLLOUT, 0}};
+                     {input_at_ < input_.size() ? input_fd_.get() : -1, POLLOUT, 0},
+                     {spec_.errands != nullptr ? spec_.errands->fd() : -1, POLLIN, 0}};
   Time until = kill_at_;
   if (limit_ == v1::OUTCOME_UNSPECIFIED) {
     const bool ticks = box_.cgroup_ != nullptr || spec_.watch;
@@ -325,12 +333,16 @@ void BoxRunner::Wait() {
   const Duration left = until == kNever ? Duration(std::chrono::seconds(1))
                                         : std::max(until - SteadyClock::now(), Duration(0));
   const timespec timeout = {left.count() / 1'000'000'000, left.count() % 1'000'000'000};
-  const int ready = ppoll(waits, 4, &timeout, nullptr);
+  const int ready = ppoll(waits, 5, &timeout, nullptr);
   if (ready > 0) {
     if (waits[1].revents != 0) ReadFrom(out_fd_, out_, true);
     if (waits[2].revents != 0) ReadFrom(err_fd_, err_, false);
     if (waits[3].revents != 0) WriteInput();
     if (waits[0].revents != 0) return TakeDone();
+    if (waits[4].revents != 0) {
+      for (const BoxErrands::Errand& errand : spec_.errands->TakeAll()) errand(box_);
+      if (!box_.done_early_.empty()) return TakeDone();
+    }
   }
   CheckTime(SteadyClock::now());
 }
