@@ -7,7 +7,7 @@ namespace tidemill::sim {
 
 void SimAgents::Start(AgentJob job, uint64_t tag) {
   ended_early_[tag] = false;
-  const uint64_t begun_with = versions_.newest;
+  const uint64_t begun_with = versions_.Newest();
   const auto duration =
       milliseconds(20 + static_cast<int64_t>(world_.random().LogNormal(200, 1.2)));
   world_.After(duration, process_, [this, job = std::move(job), tag, begun_with] {
@@ -68,7 +68,7 @@ v1::Trajectory SimAgents::Branch(const AgentJob& job, uint64_t begun_with, bool 
     run.set_tokens(tokens);
   };
   add(begun_with, early);
-  add(versions_.newest, count - early);
+  add(versions_.Newest(), count - early);
   turn.set_end(v1::TURN_END_STOP);
   turn.set_finished_ms(world_.clock().WallMs());
   return branch;

@@ -3,28 +3,21 @@
 #include <map>
 
 namespace tidemill::sim {
-namespace {
 
-// group.member.attempt. of a request's id, which stands in front of what its tool said.
-std::string EpisodePrefix(const v1::TrajectoryId& id) {
-  return "said to " + std::to_string(id.group()) + "." + std::to_string(id.member()) + "." +
-         std::to_string(id.attempt()) + ".";
-}
-
-}  // namespace
-
-std::string SimToolText(const std::string& request_id) {
-  return "said to " + request_id;
+std::string SimToolText(const std::string& arguments_json) {
+  return "said to " + arguments_json;
 }
 
 std::string WrongBackground(const v1::Trajectory& trajectory) {
   std::map<std::string, const v1::ToolCall*> begun;
   std::map<std::string, int> delivered;
-  const std::string own = EpisodePrefix(trajectory.id());
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::ToolCall& call : turn.calls()) {
       const bool told = call.text().starts_with("said to ");
-      if (told && !call.text().starts_with(own)) return "a result was given to another episode";
+      if (told && call.text() != SimToolText(call.arguments_json())) {
+        return "a result was given to another episode: " + call.tool() + " of " +
+               call.arguments_json() + " was answered \"" + call.text() + "\"";
+      }
       if (call.answered_ms() > trajectory.finished_ms())
         return "a result was taken after the episode's end";
       if (call.handle().empty()) continue;

@@ -15,8 +15,9 @@ inline bool IsOfBackground(Bug bug) {
          bug == Bug::kDeliveredAfterEnd || bug == Bug::kCancelledIsCharged;
 }
 
-// What a simulated tool says: whose call it answers.
-std::string SimToolText(const std::string& request_id);
+// What a simulated tool says: what it was asked. Calls that ask the same share an answer, as real
+// ones do.
+std::string SimToolText(const std::string& arguments_json);
 
 // The first promise that the episode's background calls break; empty: none.
 std::string WrongBackground(const v1::Trajectory& trajectory);

@@ -7,7 +7,7 @@
 namespace tidemill::sim {
 
 void SimEngine::Start(SequenceStart start) {
-  known_[start.id] = {.stream = start.stream};
+  known_[start.id] = {.stream = start.stream, .policy = start.policy};
   Generate(start.id);
 }
 
@@ -18,6 +18,15 @@ void SimEngine::Continue(SequenceId id, std::vector<TokenId>, TurnParams) {
 void SimEngine::Interrupt(SequenceId id) {
   const auto known = known_.find(id);
   if (known != known_.end()) known->second.interrupted = true;
+}
+
+uint64_t SimEngine::VersionOf(SequenceId id) const {
+  PolicyId policy = known_.at(id).policy;
+  if (mixes_up_ && world_.random().Chance(0.1)) {
+    policy =
+        PolicyId{static_cast<uint32_t>(versions_.newest.size()) - static_cast<uint32_t>(policy)};
+  }
+  return versions_.Newest(policy);
 }
 
 EngineEvent SimEngine::Drawn(SequenceId id, uint64_t begun_with) {
@@ -37,13 +46,13 @@ EngineEvent SimEngine::Drawn(SequenceId id, uint64_t begun_with) {
   // Weights may have arrived in the middle of the turn.
   const uint32_t early = static_cast<uint32_t>(world_.random().Below(count + 1));
   if (early > 0) event.turn.versions.push_back({begun_with, early});
-  if (early < count) event.turn.versions.push_back({versions_.newest, count - early});
+  if (early < count) event.turn.versions.push_back({VersionOf(id), count - early});
   event.turn.finish = world_.random().Chance(0.05) ? TurnFinish::kLength : TurnFinish::kStop;
   return event;
 }
 
 void SimEngine::Generate(SequenceId id) {
-  const uint64_t begun_with = versions_.newest;
+  const uint64_t begun_with = VersionOf(id);
   const auto duration = milliseconds(5 + static_cast<int64_t>(world_.random().LogNormal(60, 1.2)));
   world_.After(duration, process_, [this, id, begun_with] {
     if (known_.count(id) == 0) return;
@@ -89,21 +98,23 @@ void SimEngine::Tell(TurnOutput turn, size_t at) {
 
 namespace {
 
-// What a turn means that ends with this token.
-ParsedTurn MeaningOf(TokenId last) {
+// What a turn means that ends with this token, in the talk of this number.
+ParsedTurn MeaningOf(TokenId last, uint64_t talk) {
+  const std::string of = talk > 0 ? "\"of\":" + std::to_string(talk) : "";
+  const std::string mine = "{" + of + "}";
   ParsedTurn turn;
   if (last < 95)
     turn.answer = "x" + std::to_string(last);
   else if (last < 105)
-    turn.calls = {{"run_tests", R"({"background":true})"}};
+    turn.calls = {{"run_tests", R"({"background":true)" + (of.empty() ? "" : "," + of) + "}"}};
   else if (last < 108)
     turn.calls = {{"wait", "{}"}};
   else if (last < 110)
     turn.calls = {{"cancel", R"({"handles":["b1"]})"}, {"jobs", "{}"}};
   else if (last < 120)
-    turn.calls = {{"compile", "{}"}};
+    turn.calls = {{"compile", mine}};
   else if (last < 140)
-    turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
+    turn.calls = {{"write_file", mine}, {"compile", mine}, {"lint", mine}};
   else
     turn.malformed = "nonsense";
   return turn;
@@ -111,10 +122,11 @@ ParsedTurn MeaningOf(TokenId last) {
 
 class SimWatch final : public TurnWatch {
  public:
+  explicit SimWatch(uint64_t talk) : talk_(talk) {}
   std::vector<RequestedCall> Push(std::span<const TokenId> ids) override {
     std::vector<RequestedCall> found;
     for (const TokenId id : ids) {
-      for (RequestedCall& call : MeaningOf(id).calls) found.push_back(std::move(call));
+      for (RequestedCall& call : MeaningOf(id, talk_).calls) found.push_back(std::move(call));
     }
     called_ = called_ || !found.empty();
     return found;
@@ -122,17 +134,18 @@ class SimWatch final : public TurnWatch {
   bool called() const override { return called_; }
 
  private:
+  const uint64_t talk_;
   bool called_ = false;
 };
 
 }  // namespace
 
 ParsedTurn SimTalk::Parse(std::span<const TokenId> ids) {
-  return MeaningOf(ids.back());
+  return MeaningOf(ids.back(), number_);
 }
 
 std::unique_ptr<TurnWatch> SimTalk::Watch() {
-  return std::make_unique<SimWatch>();
+  return std::make_unique<SimWatch>(number_);
 }
 
 // The trainer does one thing after the other.
@@ -174,29 +187,42 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
         }
       }
     }
-    for (const v1::Turn& turn : trajectory.turns()) {
-      const bool lost = turn.ids_size() > 0 && turn.ids(0) == kLostAgentToken;
-      if (checks_.agents && lost && !checks_.forgeries->Touched(trajectory.id().group())) {
-        world_.verdict().Fail("an agent's episode whose box was lost reached a loss");
-      }
-      for (const v1::VersionRun& run : turn.versions()) {
-        auto step = versions_.step_of.find(run.version());
-        if (step == versions_.step_of.end()) {
-          // One that was reserved before a crash and not published: replay cannot know.
-          if (checks_.forgeries->Touched(trajectory.id().group())) continue;
-          world_.verdict().Fail("a token has a version that was never published");
-        } else if (!run.masked() && batch.step() > step->second + checks_.hard_max_steps) {
-          world_.verdict().Fail("a token with a lag of " +
-                                std::to_string(batch.step() - step->second) +
-                                " steps reached a loss; at most " +
-                                std::to_string(checks_.hard_max_steps) + " are allowed");
-        }
-      }
-    }
+    const bool touched = checks_.forgeries->Touched(trajectory.id().group());
+    for (const v1::Turn& turn : trajectory.turns()) CheckTurn(turn, batch.step(), touched);
   }
   if (slots != checks_.batch_episodes) {
     world_.verdict().Fail("a batch stands for " + std::to_string(slots) + " episodes, not " +
                           std::to_string(checks_.batch_episodes));
+  }
+}
+
+void SimTrainer::CheckTurn(const v1::Turn& turn, uint64_t step, bool touched) {
+  const bool lost = turn.ids_size() > 0 && turn.ids(0) == kLostAgentToken;
+  if (checks_.agents && lost && !touched) {
+    world_.verdict().Fail("an agent's episode whose box was lost reached a loss");
+  }
+  const auto drew = checks_.policies.Find(turn.policy());
+  if (!drew.ok() || *drew != policy_) {
+    world_.verdict().Fail("a turn of the policy \"" + turn.policy() + "\" was trained under \"" +
+                          checks_.policies.NameOf(policy_) + "\"");
+  }
+  for (const v1::VersionRun& run : turn.versions()) {
+    const auto made = versions_.made.find(run.version());
+    if (made == versions_.made.end()) {
+      // One that was reserved before a crash and not published: replay cannot know.
+      if (touched) continue;
+      world_.verdict().Fail("a token has a version that was never published");
+      continue;
+    }
+    if (made->second.policy != policy_) {
+      world_.verdict().Fail("a token of another policy's version reached a loss");
+    }
+    const uint64_t published = made->second.step;
+    if (!run.masked() && step > published + checks_.hard_max_steps) {
+      world_.verdict().Fail("a token with a lag of " + std::to_string(step - published) +
+                            " steps reached a loss; at most " +
+                            std::to_string(checks_.hard_max_steps) + " are allowed");
+    }
   }
 }
 
@@ -231,10 +257,9 @@ void SimTrainer::CheckBearable(const v1::Sample& sample) {
 
 void SimTrainer::Publish(uint64_t version, uint64_t step) {
   Later(milliseconds(1 + world_.random().Below(30)), [this, version, step] {
-    if (!versions_.step_of.emplace(version, step).second) {
+    if (!versions_.Add(policy_, version, step)) {
       world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
     }
-    versions_.newest = version;
     world_.Trace("version " + std::to_string(version) + " published (step " + std::to_string(step) +
                  ")");
     events_.Post(PublishDone{version, Ok(), 0.01});

@@ -19,16 +19,33 @@
 
 namespace tidemill::sim {
 
-// Every version that was ever published, over all crashes and resumes, and which one is the newest.
+// Every version that was ever published, over all crashes and resumes, and which one is the newest
+// of each policy.
 struct PublishedVersions {
-  std::map<uint64_t, uint64_t> step_of;  // version -> steps done
-  uint64_t newest = 0;
+  struct Made {
+    PolicyId policy = PolicyId::kMain;
+    uint64_t step = 0;  // the policy's
+  };
+  std::map<uint64_t, Made> made;  // by version
+  std::map<PolicyId, uint64_t> newest;
+
+  uint64_t Newest(PolicyId policy = PolicyId::kMain) const { return newest.at(policy); }
+  // Not: there is one of this number.
+  bool Add(PolicyId policy, uint64_t version, uint64_t step) {
+    newest[policy] = version;
+    return made.emplace(version, Made{policy, step}).second;
+  }
 };
 
 class SimEngine final : public EnginePort {
  public:
-  SimEngine(World& world, ProcessId process, const PublishedVersions& versions)
-      : world_(world), process_(process), versions_(versions), events_(100'000) {}
+  // `mixes_up`: planted bug.
+  SimEngine(World& world, ProcessId process, const PublishedVersions& versions, bool mixes_up)
+      : world_(world),
+        process_(process),
+        versions_(versions),
+        mixes_up_(mixes_up),
+        events_(100'000) {}
 
   void Start(SequenceStart start) override;
   void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
@@ -37,22 +54,25 @@ class SimEngine final : public EnginePort {
   Mailbox<EngineEvent>& events() override { return events_; }
   TurnFeed& feed() override { return feed_; }
   TurnFeed* episode_feed() override { return &episode_feed_; }
-  uint64_t version() const override { return versions_.newest; }
+  uint64_t version() const override { return versions_.Newest(); }
   EngineStats Stats() const override { return {}; }
 
  private:
   struct Known {
     bool stream = false;
+    PolicyId policy = PolicyId::kMain;
     bool interrupted = false;  // the turn ends with the next token
   };
   void Generate(SequenceId id);
   EngineEvent Drawn(SequenceId id, uint64_t begun_with);
+  uint64_t VersionOf(SequenceId id) const;
   // Tells the token `at` of the turn, and the others later.
   void Tell(TurnOutput turn, size_t at);
 
   World& world_;
   ProcessId process_;
   const PublishedVersions& versions_;
+  const bool mixes_up_;
   Mailbox<EngineEvent> events_;
   TurnFeed feed_;  // no clients are here
   TurnFeed episode_feed_;
@@ -65,6 +85,7 @@ inline MessageLimits SimLimits() {
 }
 
 struct TrainerChecks {
+  PolicyNames policies{};
   uint64_t hard_max_steps = 0;
   uint32_t batch_episodes = 0;
   const ForgeryLedger* forgeries = nullptr;
@@ -75,9 +96,11 @@ struct TrainerChecks {
 
 class SimTrainer final : public TrainerPort {
  public:
-  SimTrainer(World& world, ProcessId process, PublishedVersions& versions, TrainerChecks checks)
+  SimTrainer(World& world, ProcessId process, PolicyId policy, PublishedVersions& versions,
+             TrainerChecks checks)
       : world_(world),
         process_(process),
+        policy_(policy),
         versions_(versions),
         checks_(checks),
         events_(1000),
@@ -91,12 +114,14 @@ class SimTrainer final : public TrainerPort {
 
  private:
   void CheckTaught(const v1::Sample& sample);
+  void CheckTurn(const v1::Turn& turn, uint64_t step, bool touched);
   void CheckBatch(const v1::Batch& batch);
   void CheckBearable(const v1::Sample& sample);
   void Later(Duration duration, std::function<void()> what);
 
   World& world_;
   ProcessId process_;
+  const PolicyId policy_;
   PublishedVersions& versions_;
   TrainerChecks checks_;
   Mailbox<TrainerEvent> events_;
@@ -109,6 +134,8 @@ class SimTrainer final : public TrainerPort {
 // nonsense.
 class SimTalk final : public EpisodeTalk {
  public:
+  // `number`: what its calls ask nobody else's do; 0: all such talks ask the same.
+  explicit SimTalk(uint64_t number) : number_(number) {}
   Result<std::vector<TokenId>> Open() const override { return std::vector<TokenId>{1, 2, 3}; }
   ParsedTurn Parse(std::span<const TokenId> ids) override;
   Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
@@ -117,6 +144,9 @@ class SimTalk final : public EpisodeTalk {
   bool Watches() const override { return true; }
   // Every token that may be the last is one: most calls are taken back.
   std::unique_ptr<TurnWatch> Watch() override;
+
+ private:
+  const uint64_t number_;
 };
 
 class SimProtocol final : public AgentProtocol {
@@ -125,10 +155,12 @@ class SimProtocol final : public AgentProtocol {
   const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
   bool ChecksAnswers() const override { return false; }
   std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening&) const override {
-    return std::make_unique<SimTalk>();
+    ++talks_;
+    return std::make_unique<SimTalk>(talks_ % 2 == 0 ? talks_ : 0);
   }
 
  private:
+  mutable uint64_t talks_ = 0;  // of all processes of the one thread
   std::vector<TokenId> stop_ids_ = {0};
 };
 

@@ -20,7 +20,7 @@ void SimTools::Submit(v1::ToolRequest request, uint64_t tag) {
     result.set_cause("the simulated box did not start");
   } else {
     result.set_outcome(v1::OUTCOME_OK);
-    const std::string text = SimToolText(request.request_id());
+    const std::string text = SimToolText(request.arguments_json());
     result.set_text(confuses_ && !text_before_.empty() ? text_before_ : text);
     text_before_ = text;
     result.set_wall_ms(ms);

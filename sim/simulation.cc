@@ -48,7 +48,8 @@ class Simulation {
     store_.on_group = [this](const v1::GroupLease& group) {
       // A step may be done and not yet in the database.
       const uint64_t steps = learner_ == nullptr ? 0 : learner_->counters().steps.load();
-      if (group.purpose() == v1::PURPOSE_TRAIN) CheckGate(store_, draw_, steps, world_);
+      if (group.purpose() != v1::PURPOSE_TRAIN) return;
+      CheckGate(store_, draw_, steps, SeveralPolicies() ? 2 : 1, world_);
     };
     store_.on_durable = [this](const StoreOp& op) { db_.Keep(op); };
     store_.on_trajectory = [this](const v1::Trajectory& trajectory) {
@@ -70,7 +71,7 @@ class Simulation {
     const bool finished = world_.Run(bus_pointer_, limit, [this] { return Done(); });
     if (!finished && !world_.verdict().failed()) {
       world_.verdict().Fail("the learner made " + std::to_string(steps_seen_) + " of " +
-                            std::to_string(kSteps) + " steps and then starved");
+                            std::to_string(RunStepsOf(Config())) + " steps and then starved");
     }
     // A resume forgets what groups that are gone were used beyond their share.
     if (!world_.verdict().failed() && resumes_ == 0) CheckUses(store_, draw_.replay, world_);
@@ -80,6 +81,7 @@ class Simulation {
     report.ok = !world_.verdict().failed();
     report.failure = world_.verdict().failure();
     report.steps = steps_seen_;
+    report.policies = PoliciesOf(Config()).size();
     report.crashes = crashes_;
     report.resumes = resumes_;
     report.trajectories = store_.durable().trajectories.size();
@@ -99,7 +101,7 @@ class Simulation {
   struct Process {
     std::unique_ptr<FaultyBus> bus;
     std::vector<std::unique_ptr<StorePort>> stores;
-    std::unique_ptr<SimTrainer> trainer;
+    std::vector<std::unique_ptr<SimTrainer>> trainers;
     std::unique_ptr<SimEngine> engine;
     std::unique_ptr<SimAgents> agents;
     std::unique_ptr<SimTools> tools;
@@ -162,18 +164,7 @@ class Simulation {
       world_.verdict().Fail("the database cannot go on: " + resumed.status().message());
       resumed = ResumeState();
     }
-    const uint64_t version = store_.ReserveNow(step);
-    db_.Keep(ReserveVersion{step});
-    if (!versions_.step_of.emplace(version, step).second) {
-      world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
-    }
-    versions_.newest = version;
     for (int i = 0; i < 4; ++i) process.stores.push_back(store_.NewClient());
-    process.trainer = std::make_unique<SimTrainer>(
-        world_, kLearner, versions_,
-        TrainerChecks{draw_.hard_max, kBatch, &forgeries_, WithPrograms(),
-                      WithTeacher(options_.seed), options_.bug == Bug::kAwayTeacherAgrees});
-
     process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
       v1::Trajectory trajectory;
       TM_CHECK(trajectory.ParseFromString(lease.body));
@@ -184,13 +175,13 @@ class Simulation {
     RunStart start{.worker = worker,
                    .alone = true,
                    .step = step,
-                   .version = version,
                    .checkpoints = "sim",
                    .secret = kSecret,
                    .vocabulary = SimLimits().vocabulary,
                    .context = 56,
                    .resumed = std::move(*resumed)};
     Ports ports;
+    BeginPolicies(start, process, ports);
     ports.dispatcher_store = process.stores[0].get();
     ports.replay_store = process.stores[1].get();
     ports.learner_store = process.stores[2].get();
@@ -199,14 +190,45 @@ class Simulation {
       ports.keys = memory_.keys.get();
       ports.memory_store = process.stores[3].get();
     }
-    ports.trainer = process.trainer.get();
-    if (WithTeacher(options_.seed)) ports.teacher = &process.trainer->teacher();
+    if (WithTeacher(options_.seed)) ports.teacher = &process.trainers.front()->teacher();
     ports.train_tasks = &train_;
     ports.eval_tasks = &eval_;
     ports.book = &book_;
     Put(process, {.learner = true}, ports, start);
     learner_ = process.loops.learner.get();
     replay_ = process.loops.replay.get();
+  }
+
+  // A version and a trainer for each policy; the base has a version also where it is not trained.
+  void BeginPolicies(RunStart& start, Process& process, Ports& ports) {
+    const RunConfig config = Config();
+    const auto begin = [&](PolicyId policy, const std::string& name) {
+      const auto own = start.resumed.policy_steps.find(name);
+      PolicyStart begun{policy, own == start.resumed.policy_steps.end() ? 0 : own->second, 0};
+      begun.version = store_.ReserveNow(start.step);
+      db_.Keep(ReserveVersion{start.step, {name, begun.step}});
+      if (!versions_.Add(policy, begun.version, begun.step)) {
+        world_.verdict().Fail("version " + std::to_string(begun.version) + " was published twice");
+      }
+      return begun;
+    };
+    start.version = begin(PolicyId::kMain, "").version;
+    const TrainerChecks checks{.policies = PolicyNamesOf(config),
+                               .hard_max_steps = draw_.hard_max,
+                               .batch_episodes = kBatch,
+                               .forgeries = &forgeries_,
+                               .agents = WithPrograms(),
+                               .teacher = WithTeacher(options_.seed),
+                               .away_teacher_agrees = options_.bug == Bug::kAwayTeacherAgrees};
+    for (const RunPolicy& policy : PoliciesOf(config)) {
+      if (policy.id != PolicyId::kMain) start.policies.push_back(begin(policy.id, policy.name));
+      process.trainers.push_back(
+          std::make_unique<SimTrainer>(world_, kLearner, policy.id, versions_, checks));
+      ports.trainers[policy.id] = process.trainers.back().get();
+    }
+    if (options_.bug == Bug::kTrainedUnderAnother) {
+      std::swap(ports.trainers.begin()->second, ports.trainers.rbegin()->second);
+    }
   }
 
   // The loops of the process, put together as the program does.
@@ -231,6 +253,10 @@ class Simulation {
     RunConfig config;
     config.run.seed = options_.seed;
     config.run.steps = kSteps;
+    if (SeveralPolicies()) {
+      config.policies = {{.name = "coder"}, {.name = "planner"}};
+      config.learner.lora_rank = 4;
+    }
     config.rollout.group_size = kGroupSize;
     config.rollout.groups_per_step = kBatchGroups;
     config.rollout.max_in_flight = 15;
@@ -266,11 +292,20 @@ class Simulation {
     return config;
   }
 
+  // In every third run, and where their bugs are planted.
+  bool SeveralPolicies() const {
+    const bool planted =
+        options_.bug == Bug::kTrainedUnderAnother || options_.bug == Bug::kVersionOfAnother;
+    return planted || (options_.seed % 3 == 1 && options_.bug == Bug::kNone);
+  }
   // In every third run.
-  bool WithPrograms() const { return options_.broken_tool.empty() && options_.seed % 3 == 0; }
+  bool WithPrograms() const {
+    return options_.broken_tool.empty() && options_.seed % 3 == 0 && !SeveralPolicies();
+  }
 
   void StartRollout(Process& process, ProcessId id, const std::string& worker) {
-    process.engine = std::make_unique<SimEngine>(world_, id, versions_);
+    process.engine =
+        std::make_unique<SimEngine>(world_, id, versions_, options_.bug == Bug::kVersionOfAnother);
     RunStart start{.worker = worker, .max_context = 64, .secret = worker};
     Ports ports;
     ports.engine = process.engine.get();

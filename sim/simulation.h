@@ -38,6 +38,8 @@ enum class Bug {
   kDeliveredToAnother,       // a result goes to another episode
   kDeliveredAfterEnd,        // a result is taken when the episode is over
   kCancelledIsCharged,       // a cancelled call counts as one that ran
+  kTrainedUnderAnother,      // a policy's batch goes to another policy's trainer
+  kVersionOfAnother,         // a policy's tokens are drawn from another policy's version
   kAwayTeacherAgrees,        // a teacher that is away counts as one that is certain of every token
 };
 
@@ -55,8 +57,9 @@ struct SimOptions {
 struct SimReport {
   uint64_t seed = 0;
   bool ok = false;
-  std::string failure;  // the first promise that was broken
-  uint64_t steps = 0;   // of the learner
+  std::string failure;    // the first promise that was broken
+  uint64_t steps = 0;     // of the learner
+  uint64_t policies = 0;  // that were trained
   uint64_t crashes = 0;
   uint64_t resumes = 0;       // of the learner's process
   uint64_t trajectories = 0;  // stored

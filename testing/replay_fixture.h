@@ -55,7 +55,15 @@ class ReplayTest : public testing::Test {
     book_.Add(tasks_);
     options_.staleness = {.hard_max_steps = 2};
     options_.secret = kSecret;
-    for (uint64_t version = 1; version < 10; ++version) options_.versions[version] = version - 1;
+    options_.versions = VersionsTo(9);
+  }
+  // Of the default policy: version n of step n - 1.
+  static PolicyVersions VersionsTo(uint64_t last) {
+    PolicyVersions versions;
+    for (uint64_t version = 1; version <= last; ++version) {
+      versions.Published(PolicyId::kMain, version, version - 1);
+    }
+    return versions;
   }
   void Make(std::vector<StoredSample> stored = {}) {
     replay_ = std::make_unique<ReplayLoop>(bus_, store_, clock_, journal_, book_, options_,

@@ -1,6 +1,7 @@
 // The whole line in one thread, in an order that is always the same: the real loops, engine,
 // trainer and database, on a clock that only counts rounds, with tool results that were recorded
-// before. Everything that could arrive sooner or later arrives at its place.
+// before. Everything that could arrive sooner or later arrives at its place. One policy, or
+// several.
 #pragma once
 
 #include <map>
@@ -12,6 +13,7 @@
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "engine/engine_port.h"
+#include "engine/policy_channel.h"
 #include "engine/torch/torch_engine.h"
 #include "learner/learner_loop.h"
 #include "learner/torch/checkpoint.h"
@@ -75,6 +77,10 @@ class StepwiseEngine final : public EnginePort {
     TM_CHECK(engine_->Continue(id, std::move(append), std::move(turn)).ok());
   }
   void Release(SequenceId id) override { (void)engine_->Release(id); }
+  void Publish(PolicyVersion version, std::shared_ptr<const Weights> weights,
+               std::function<void(Status)> done) override {
+    done(engine_->SwapWeights(std::move(weights), version, CacheOnSwap::kRebuild));
+  }
   Mailbox<EngineEvent>& events() override { return events_; }
   TurnFeed& feed() override { return feed_; }
   uint64_t version() const override { return version_; }
@@ -152,8 +158,9 @@ class FixedOrderLine {
   bool done() const { return loops_.learner->counters().done; }
 
  private:
-  void MakeLoops(RunConfig config, const std::string& folder, ToolPort& tools, uint64_t step,
-                 uint64_t version, ResumeState resumed);
+  uint64_t Reserve(uint64_t step, PolicyStep of);
+  void MakeTrainers(const RunConfig& config, const std::string& folder, RunStart& start);
+  void MakeLoops(RunConfig config, ToolPort& tools, RunStart start);
 
   QuietWaker waker_;
   VirtualClock clock_;
@@ -167,7 +174,8 @@ class FixedOrderLine {
   std::unique_ptr<WeightChannel> channel_ = NewLocalWeightChannel();
   std::vector<std::unique_ptr<DirectStore>> stores_;
   std::unique_ptr<StepwiseEngine> engine_;
-  std::unique_ptr<StepwiseTrainer> trainer_;
+  std::vector<std::unique_ptr<PolicyChannel>> channels_;  // of policies beside the default one
+  std::map<PolicyId, std::unique_ptr<StepwiseTrainer>> trainers_;
   int32_t max_context_ = 0;
   Loops loops_;
 };

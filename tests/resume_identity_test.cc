@@ -17,41 +17,72 @@ FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folde
   protocol_ = NewProtocol(config.model.protocol, tokenizer_, config.model.path, {}).value();
   std::filesystem::create_directories(folder + "/checkpoints");
   db_ = RunDb::Open(folder + "/run.db", clock_).value();
-  ResumeState resumed = db_->LoadForResume(config.replay.max_uses).value();
-  const uint64_t step = resumed.checkpoint ? resumed.checkpoint->step : 0;
-  const std::string checkpoint = resumed.checkpoint ? folder + "/" + resumed.checkpoint->path : "";
-  TM_CHECK(db_->ResumeFrom(step).ok());
-  resumed = db_->LoadForResume(config.replay.max_uses).value();
-  const StoreOp reserve = ReserveVersion{step};
-  const StoreOp* ops[] = {&reserve};
-  const uint64_t version = db_->Apply(ops).value().at(0).version;
+  RunStart start{.checkpoints = folder + "/checkpoints"};
+  start.resumed = db_->LoadForResume(config.replay.max_uses).value();
+  if (start.resumed.checkpoint) start.step = start.resumed.checkpoint->step;
+  TM_CHECK(db_->ResumeFrom(start.step).ok());
+  start.resumed = db_->LoadForResume(config.replay.max_uses).value();
+  start.version = Reserve(start.step, {"", start.resumed.policy_steps[""]});
   for (int i = 0; i < 3; ++i) stores_.push_back(std::make_unique<DirectStore>(*db_));
   TM_CHECK(OpenStandardTopics(bus_, {}).ok());
-
-  auto weights = LoadStartWeights(config, checkpoint).value();
-  auto engine = NewEngine(weights, version, {}).value();
-  max_context_ = engine->max_context();
-  engine_ = std::make_unique<StepwiseEngine>(std::move(engine), *channel_, version);
-  auto trainer = NewTrainer(config, {.weights = weights,
-                                     .checkpoint = checkpoint,
-                                     .version = version,
-                                     .step = step,
-                                     .threads = 1});
-  TM_CHECK(trainer.ok(), trainer.status().message());
-  trainer_ = std::make_unique<StepwiseTrainer>(std::move(*trainer), *channel_);
-  MakeLoops(config, folder, tools, step, version, std::move(resumed));
+  MakeTrainers(config, folder, start);
+  MakeLoops(config, tools, std::move(start));
 }
 
-void FixedOrderLine::MakeLoops(RunConfig config, const std::string& folder, ToolPort& tools,
-                               uint64_t step, uint64_t version, ResumeState resumed) {
+uint64_t FixedOrderLine::Reserve(uint64_t step, PolicyStep of) {
+  const StoreOp reserve = ReserveVersion{step, std::move(of)};
+  const StoreOp* ops[] = {&reserve};
+  return db_->Apply(ops).value().at(0).version;
+}
+
+void FixedOrderLine::MakeTrainers(const RunConfig& config, const std::string& folder,
+                                  RunStart& start) {
+  const std::vector<RunPolicy> policies = PoliciesOf(config);
+  const auto checkpoint_of = [&](const RunPolicy& policy) {
+    const uint64_t step = start.resumed.policy_steps[policy.name];
+    if (step == 0) return std::string();
+    const std::string number = std::to_string(step);
+    return CheckpointsOf(policy, folder + "/checkpoints") + "/step-" +
+           std::string(8 - number.size(), '0') + number;
+  };
+  const bool main = policies.front().id == PolicyId::kMain;
+  const auto base =
+      LoadStartWeights(MainPolicyConfig(config), main ? checkpoint_of(policies.front()) : "")
+          .value();
+  EngineOptions options;
+  options.adapters = static_cast<int32_t>(config.policies.size());
+  options.adapter_rank = 64;
+  auto engine = NewEngine(base, start.version, options).value();
+  max_context_ = engine->max_context();
+  engine_ = std::make_unique<StepwiseEngine>(std::move(engine), *channel_, start.version);
+  for (const RunPolicy& policy : policies) {
+    const std::string checkpoint = checkpoint_of(policy);
+    PolicyStart begin{policy.id, start.resumed.policy_steps[policy.name], start.version};
+    WeightChannel* channel = channel_.get();
+    std::shared_ptr<const PolicyWeights> weights = base;
+    if (policy.id != PolicyId::kMain) {
+      begin.version = Reserve(start.step, {policy.name, begin.step});
+      weights = LoadStartWeights(policy.config, checkpoint, base).value();
+      channels_.push_back(std::make_unique<PolicyChannel>(*engine_, policy.id));
+      channel = channels_.back().get();
+      TM_CHECK(channel->Publish({begin.version, begin.step, weights}).ok());
+    }
+    if (!config.policies.empty()) start.policies.push_back(begin);
+    auto trainer = NewTrainer(policy.config, {.weights = weights,
+                                              .checkpoint = checkpoint,
+                                              .version = begin.version,
+                                              .step = begin.step,
+                                              .threads = 1});
+    TM_CHECK(trainer.ok(), trainer.status().message());
+    trainers_[policy.id] = std::make_unique<StepwiseTrainer>(std::move(*trainer), *channel);
+  }
+}
+
+void FixedOrderLine::MakeLoops(RunConfig config, ToolPort& tools, RunStart start) {
   config.run.mode = "sync";
   config.eval.before = config.eval.after = false;
   config.replay.drop_zero_variance = false;
-  RunStart start{.step = step,
-                 .version = version,
-                 .checkpoints = folder + "/checkpoints",
-                 .max_context = max_context_,
-                 .resumed = std::move(resumed)};
+  start.max_context = max_context_;
   Ports ports;
   ports.clock = &clock_;
   ports.journal = &journal_;
@@ -59,7 +90,7 @@ void FixedOrderLine::MakeLoops(RunConfig config, const std::string& folder, Tool
   ports.dispatcher_store = stores_[0].get();
   ports.replay_store = stores_[1].get();
   ports.learner_store = stores_[2].get();
-  ports.trainer = trainer_.get();
+  for (auto& [policy, trainer] : trainers_) ports.trainers[policy] = trainer.get();
   ports.train_tasks = &tasks_;
   ports.eval_tasks = &no_tasks_;
   ports.book = &book_;
@@ -167,6 +198,73 @@ TEST_F(ResumeIdentity, TheNextFiveStepsAreTheSameToTheBitAfterAKillAtAnyPoint) {
       for (const char* key : {"loss", "grad_norm", "reward", "entropy", "tokens", "lag_max"})
         EXPECT_EQ(before.at(key), after.at(key)) << key << " of step " << expected[i].step;
     }
+  }
+}
+
+// Whose checkpoints these are, compared file by file.
+void ExpectSameCheckpoint(const fs::path& one, const fs::path& other) {
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(one)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    ++files;
+    EXPECT_TRUE(Bytes(entry.path()) == Bytes(other / entry.path().filename()))
+        << entry.path().filename() << " of " << other << " differs";
+  }
+  EXPECT_GE(files, 2u) << "weights and optimizer of " << one;
+}
+
+TEST_F(ResumeIdentity, ATeamOfOneEqualsThePolicyAloneToTheBit) {
+  RealClock clock;
+  auto executor = ToolExecutor::Create({}, nullptr, clock);
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  RecordedTools::Records records;
+  RunConfig alone = Config();
+  alone.run.steps = 5;
+  alone.learner.lora_rank = 4;
+  RunConfig team = alone;
+  team.policies = {{.name = "solo"}};
+  for (const auto& [config, name] : {std::pair{&alone, "alone"}, std::pair{&team, "team"}}) {
+    RecordedTools tools(records, **executor);
+    FixedOrderLine line(*config, folder_ + "/" + name, tools);
+    line.Run(5, 50);
+    ASSERT_TRUE(line.done()) << name;
+  }
+  const std::string last = "step-00000005";
+  ExpectSameCheckpoint(folder_ + "/alone/checkpoints/" + last,
+                       folder_ + "/team/checkpoints/solo/" + last);
+}
+
+TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
+  RealClock clock;
+  auto executor = ToolExecutor::Create({}, nullptr, clock);
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  RecordedTools::Records records;
+  RunConfig config = Config();
+  config.run.steps = 4;
+  config.learner.lora_rank = 4;
+  config.learner.checkpoint_every_steps = 2;
+  config.policies = {{.name = "coder"}, {.name = "planner", .rank = 2, .learning_rate = 0.003}};
+  const std::string whole = folder_ + "/two-whole", killed = folder_ + "/two-killed";
+  {
+    RecordedTools tools(records, **executor);
+    FixedOrderLine line(config, whole, tools);
+    line.Run(8, 50);
+    ASSERT_TRUE(line.done());
+  }
+  RecordedTools tools(records, **executor);
+  FixedOrderLine(config, killed, tools).Run(4, 5);  // two steps of each, and a little
+  FixedOrderLine again(config, killed, tools);
+  again.Run(8, 50);
+  ASSERT_TRUE(again.done());
+  for (const std::string& run : {whole, killed}) {
+    const auto steps = RunReader::Open(run + "/run.db").value()->OwnedSteps().value();
+    std::map<std::string, uint64_t> own;
+    for (const OwnedStep& step : steps) EXPECT_EQ(step.policy_step, ++own[step.policy]);
+    EXPECT_EQ(own, (std::map<std::string, uint64_t>{{"coder", 4}, {"planner", 4}})) << run;
+  }
+  for (const std::string policy : {"coder", "planner"}) {
+    const std::string last = "/checkpoints/" + policy + "/step-00000004";
+    ExpectSameCheckpoint(whole + last, killed + last);
   }
 }
 

@@ -30,8 +30,8 @@ std::vector<std::string> EnvironmentWith(
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view theirs(*entry);
     const std::string_view name = theirs.substr(0, theirs.find('='));
-    const bool replaced = std::any_of(more.begin(), more.end(),
-                                      [&](const auto& one) { return one.first == name; });
+    const bool replaced =
+        std::any_of(more.begin(), more.end(), [&](const auto& one) { return one.first == name; });
     if (!replaced) entries.emplace_back(theirs);
   }
   return entries;

@@ -12,6 +12,7 @@
 #include "core/message_rules.h"
 #include "core/paths.h"
 #include "core/text.h"
+#include "core/token_experts.h"
 #include "core/token_support.h"
 #include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
@@ -219,6 +220,7 @@ Status CheckTurn(const v1::Turn& turn, const MessageLimits& limits) {
     return Invalid("versions: of " + std::to_string(versioned) + " tokens for " +
                    std::to_string(ids) + " ids");
   }
+  if (turn.has_experts()) TM_RETURN_IF_ERROR(CheckExperts(turn.experts(), limits.tokens));
   if (!turn.has_supports()) return Ok();
   return CheckSupports(turn.supports(), {turn.ids().data(), ids},
                        static_cast<int64_t>(limits.vocabulary));

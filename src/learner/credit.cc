@@ -105,7 +105,8 @@ Result<std::vector<double>> TurnRewards(const CreditConfig& config, const v1::Sa
 
 Result<std::vector<std::vector<double>>> AssignCredit(const CreditConfig& config,
                                                       AdvantageKind advantage,
-                                                      std::span<const v1::Sample* const> samples) {
+                                                      std::span<const v1::Sample* const> samples,
+                                                      std::span<const double> given) {
   std::vector<double> rewards;
   std::vector<uint64_t> groups;
   std::map<Meeting, std::vector<TurnPlace>> meetings;
@@ -126,7 +127,9 @@ Result<std::vector<std::vector<double>>> AssignCredit(const CreditConfig& config
       meetings[{id.group(), place}].push_back({s, t, returns[t]});
     }
   }
-  const std::vector<double> of_episode = ComputeAdvantages(advantage, rewards, groups);
+  const std::vector<double> of_episode = given.empty()
+                                             ? ComputeAdvantages(advantage, rewards, groups)
+                                             : std::vector<double>(given.begin(), given.end());
   std::vector<std::vector<double>> credit(samples.size());
   for (size_t s = 0; s < samples.size(); ++s) {
     credit[s].assign(static_cast<size_t>(samples[s]->trajectory().turns_size()), of_episode[s]);

@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 #include "learner/advantages.h"
+#include "learner/group_question.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -36,6 +37,7 @@ struct CreditConfig {
   double turn_weight = 1.0;  // of the comparison of turns
   double discount = 1.0;     // of later turns' rewards in a turn's return
   OverlongShaping overlong;
+  GroupFunction group{};  // may be empty: every member is trained on, and the objective compares
 };
 
 Status ValidateCredit(const CreditConfig& config);
@@ -49,9 +51,11 @@ double ShapedReward(const CreditConfig& config, const v1::Sample& sample);
 Result<std::vector<double>> TurnRewards(const CreditConfig& config, const v1::Sample& sample);
 
 // Out of it [sample][turn]. A turn nobody can be compared with adds nothing to its episode's
-// advantage. kInvalid as for TurnRewards, with the trajectory's name.
+// advantage. `given`: the episodes' advantages instead of a comparison, one a sample; empty: they
+// are compared. kInvalid as for TurnRewards, with the trajectory's name.
 Result<std::vector<std::vector<double>>> AssignCredit(const CreditConfig& config,
                                                       AdvantageKind advantage,
-                                                      std::span<const v1::Sample* const> samples);
+                                                      std::span<const v1::Sample* const> samples,
+                                                      std::span<const double> given = {});
 
 }  // namespace tidemill

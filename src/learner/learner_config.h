@@ -63,6 +63,22 @@ struct LearnerConfig {
          {.doc = "Train a LoRA adapter of this rank; 0: train all weights", .max = 4096});
   TM_KEY(double, lora_alpha, 16,
          {.doc = "LoRA alpha; the adapter's scale is alpha / rank", .min = 0});
+  TM_KEY(bool, lora_experts, false,
+         {.doc = "The adapter is on experts too, in models that have them"});
+  TM_KEY(double, balance_loss, 0.0,
+         {.doc = "Coefficient of the loss that balances experts (models.md); 0: off; not with "
+                 "learner.recompute",
+          .min = 0,
+          .max = 100});
+  TM_KEY(
+      double, balance_bias, 0.0,
+      {.doc = "Step by which the bias of a router's choice moves after each update, up for experts "
+              "with fewer tokens than the mean, down for the others (models.md); 0: off",
+       .min = 0,
+       .max = 1});
+  TM_KEY(bool, replay_experts, true,
+         {.doc = "Train each token through the experts that drew it; false: through those that the "
+                 "learner's routers choose"});
   TM_KEY(
       std::string, credit, "episode",
       {.doc = "episode: every turn gets the episode's advantage; turn, state: add the turn's "
@@ -77,6 +93,13 @@ struct LearnerConfig {
       {.doc = "Length penalty: number of tokens before the limit where it starts (DAPO); 0: off"});
   TM_KEY(double, overlong_weight, 1.0,
          {.doc = "Length penalty of an answer at the limit", .min = 0, .max = 1000});
+  TM_KEY(std::vector<std::string>, group_command, {},
+         {.doc = "Program that stays and says of each group which members are trained on, and "
+                 "with which advantages: JSON lines, see training.md"});
+  TM_KEY(milliseconds, group_timeout, milliseconds(30000),
+         {.doc = "Time limit of learner.group_command for a group", .min = 10, .max = 3.6e6});
+  TM_KEY(uint32_t, group_slots, 4,
+         {.doc = "Number of groups that learner.group_command has at once", .min = 1, .max = 1024});
   TM_KEY(uint32_t, ranks, 1,
          {.doc = "Number of learner processes, rank 0 included", .min = 1, .max = 64});
   TM_KEY(std::string, rank_address, "",

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
@@ -94,12 +95,12 @@ class LearnerLoopTest : public testing::Test {
   LearnerLoopTest() {
     EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
     options_.max_steps = 3;
-    options_.checkpoint_folder = "c";
+    options_.trained = {{.checkpoint_folder = "c", .trainer = &trainer_}};
     options_.checkpoint_every_steps = 2;
     options_.release = &release_;
   }
   void Make() {
-    loop_ = std::make_unique<LearnerLoop>(bus_, store_, trainer_, journal_, options_);
+    loop_ = std::make_unique<LearnerLoop>(bus_, store_, journal_, options_);
     loop_->Attach(waker_);
     Step();
   }
@@ -125,6 +126,7 @@ class LearnerLoopTest : public testing::Test {
   void Answer(const v1::BatchRequest& request) {
     v1::Batch batch;
     batch.set_step(request.step());
+    batch.set_policy(request.policy());
     v1::TrajectoryId& id = *batch.add_samples()->mutable_trajectory()->mutable_id();
     id.set_group(request.step() + 1);
     EXPECT_TRUE(bus_.PublishReply(request.reply_to(), batch.SerializeAsString()).ok());
@@ -278,6 +280,99 @@ TEST_F(LearnerLoopTest, AskedToFinishItSavesAndTellsTheDispatcher) {
     last |= event.step().last();
   }
   EXPECT_TRUE(last);
+}
+
+class TwoPolicies : public LearnerLoopTest {
+ protected:
+  TwoPolicies() {
+    options_.policies = PolicyNames({"coder", "planner"});
+    options_.trained = {
+        {.id = PolicyId{1}, .checkpoint_folder = "c/coder", .trainer = &trainer_},
+        {.id = PolicyId{2}, .checkpoint_folder = "c/planner", .trainer = &planner_}};
+  }
+  void Train(FakeTrainer& trainer, uint64_t step) { trainer.Trained(step), Step(); }
+  v1::BatchRequest Of(const std::string& policy, const std::vector<v1::BatchRequest>& requests) {
+    for (const v1::BatchRequest& request : requests) {
+      if (request.policy() == policy) return request;
+    }
+    ADD_FAILURE() << "no request of " << policy;
+    return {};
+  }
+  FakeTrainer planner_;
+};
+
+TEST_F(TwoPolicies, StepsAreTakenOneAtATimeByWhoseBatchCameFirst) {
+  Make();
+  const std::vector<v1::BatchRequest> requests = Requests();
+  ASSERT_EQ(requests.size(), 2u) << "one of each";
+  Answer(Of("planner", requests));
+  Answer(Of("coder", requests));
+  EXPECT_TRUE(trainer_.commands.empty()) << "the planner's came first";
+  EXPECT_EQ(planner_.commands, (std::vector<std::string>{"train 0"}));
+  Train(planner_, 0);
+  EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0"}));
+  EXPECT_EQ(planner_.commands, (std::vector<std::string>{"train 0", "publish 11"}));
+  Train(trainer_, 0);
+  ASSERT_EQ(store_.steps.size(), 2u);
+  EXPECT_EQ(store_.steps[0].step, 1u);
+  EXPECT_EQ(store_.steps[0].of.policy, "planner");
+  EXPECT_EQ(store_.steps[1].step, 2u);
+  EXPECT_EQ(store_.steps[1].of.policy, "coder");
+  EXPECT_EQ(store_.steps[1].of.step, 1u) << "its own";
+  EXPECT_EQ(trainer_.commands.back(), "publish 12") << "a number is given once in a run";
+  std::map<std::string, uint64_t> told;
+  for (const Lease& lease : bus_.Receive(kDispatchTopic, 10).value()) {
+    v1::DispatchEvent event;
+    ASSERT_TRUE(event.ParseFromString(lease.body));
+    told[event.step().policy()] = event.step().step();
+  }
+  EXPECT_EQ(told, (std::map<std::string, uint64_t>{{"coder", 1}, {"planner", 1}}));
+}
+
+TEST_F(TwoPolicies, ABatchOfAPolicyThatIsNotTrainedIsRefused) {
+  Make();
+  v1::BatchRequest request = Of("coder", Requests());
+  request.set_policy("");
+  Answer(request);
+  EXPECT_TRUE(trainer_.commands.empty());
+  EXPECT_TRUE(planner_.commands.empty());
+  EXPECT_EQ(bus_.Depth(kDeadTopic)->ready, 1u);
+}
+
+// A checkpoint of the run is that of all policies or none.
+TEST_F(TwoPolicies, TheDatabaseHearsOfACheckpointWhenEveryPolicyHasWrittenIt) {
+  planner_.writes_at_once = false;
+  Make();
+  std::vector<v1::BatchRequest> requests = Requests();
+  Answer(Of("planner", requests)), Train(planner_, 0);
+  Answer(Of("coder", requests)), Train(trainer_, 0);
+  Answer(Of("coder", Requests())), Train(trainer_, 1);  // its second: checkpoints are due
+  EXPECT_EQ(trainer_.commands.back(), "checkpoint 2");
+  EXPECT_EQ(planner_.commands.back(), "checkpoint 1");
+  EXPECT_TRUE(store_.checkpoints.empty()) << "the planner still writes";
+  planner_.Written(Unavailable("the disk is full"));
+  Step();
+  EXPECT_TRUE(store_.checkpoints.empty()) << "half a checkpoint is none";
+  loop_->FinishSoon();
+  Step();
+  EXPECT_TRUE(loop_->counters().done) << "one that failed is not repeated for ever";
+}
+
+TEST_F(TwoPolicies, WhatOnePolicyCouldNotWriteIsWrittenWithTheNextThatAreDue) {
+  planner_.writes_at_once = false;
+  Make();
+  Answer(Of("planner", Requests())), Train(planner_, 0);
+  Answer(Of("coder", Requests())), Train(trainer_, 0);
+  Answer(Of("coder", Requests())), Train(trainer_, 1);
+  planner_.Written(Unavailable("the disk is full"));
+  Step();
+  Answer(Of("coder", Requests())), Train(trainer_, 2);  // its last
+  EXPECT_EQ(planner_.commands.back(), "checkpoint 1");
+  planner_.Written();
+  Step();
+  ASSERT_EQ(store_.checkpoints.size(), 1u);
+  EXPECT_EQ(store_.checkpoints[0].step, 4u) << "of the run";
+  EXPECT_FALSE(loop_->counters().done) << "the planner has steps to take";
 }
 
 TEST_F(LearnerLoopTest, ANanTakesTheRunDownWithItsMessage) {

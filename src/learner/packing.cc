@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/ids.h"
+#include "core/token_experts.h"
 
 namespace tidemill {
 namespace {
@@ -121,6 +122,46 @@ Status AddSupports(TrainSequence& row, const v1::Turn& turn, int index, int64_t 
   return Ok();
 }
 
+// Of the row's own sequence; what an earlier turn has, stays.
+Status AddExperts(TrainSequence& row, const v1::Turn& turn, int index,
+                  const ExpertChoices& choices) {
+  if (!turn.has_experts() || choices.of_token == 0) return Ok();
+  const std::string name = "turn " + std::to_string(index) + ": ";
+  const TokenExperts given = ReadExperts(turn.experts());
+  if (given.choices != choices.of_token) {
+    return Invalid(name + "experts: " + std::to_string(given.choices) +
+                   " choices for a token, the model makes " + std::to_string(choices.of_token));
+  }
+  if (given.first + given.rows() > row.ids.size()) {
+    return Invalid(name + "experts: of " + std::to_string(given.first + given.rows()) +
+                   " tokens, the sequence has " + std::to_string(row.ids.size()));
+  }
+  for (const uint16_t expert : given.chosen) {
+    if (expert < choices.experts) continue;
+    return Invalid(name + "experts: " + std::to_string(expert) + " is not one of " +
+                   std::to_string(choices.experts));
+  }
+  const size_t width = choices.of_token;
+  row.experts.resize(row.ids.size() * width);
+  row.routed.resize(row.ids.size());
+  for (size_t i = 0; i < given.rows(); ++i) {
+    const size_t place = given.first + i;
+    if (row.routed[place] != 0) continue;
+    row.routed[place] = 1;
+    std::copy_n(given.chosen.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                row.experts.begin() + static_cast<std::ptrdiff_t>(place * width));
+  }
+  return Ok();
+}
+
+// Rows behind the last turn's, and those in front of it where later turns have none.
+void FitExperts(TrainSequence& row) {
+  if (row.routed.empty()) return;
+  const size_t width = row.experts.size() / row.routed.size();
+  row.routed.resize(row.ids.size());
+  row.experts.resize(row.ids.size() * width);
+}
+
 void CutTail(TrainSequence& row) {
   size_t keep = row.ids.size();
   while (keep > 0 && row.mask[keep - 1] == 0 && row.turn_ends[keep - 1] == 0) --keep;
@@ -134,6 +175,7 @@ void CutTail(TrainSequence& row) {
   row.taught.resize(keep);
   row.turn_ends.resize(keep);
   row.support_of.resize(keep);
+  FitExperts(row);
 }
 
 }  // namespace
@@ -187,6 +229,8 @@ Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
     AppendTurn(rows.back(), turn, t, options);
     const Status drawn = AddSupports(rows.back(), turn, t, options.vocabulary);
     if (!drawn.ok()) return drawn.WithContext(name);
+    const Status routed = AddExperts(rows.back(), turn, t, options.choices);
+    if (!routed.ok()) return routed.WithContext(name);
     if (const v1::TurnScores* scores = TaughtTurn(sample, t)) {
       const Status fits = CheckTaught(*scores, turn, t);
       if (!fits.ok()) return fits.WithContext(name);
@@ -204,6 +248,20 @@ Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
 
 namespace {
 
+// Behind rows of which nothing is known, or in front of such. `micro` has the row's ids already.
+void AppendExperts(Microbatch& micro, const TrainSequence& row) {
+  if (micro.routed.empty() && row.routed.empty()) return;
+  const size_t width = row.routed.empty() ? micro.experts.size() / micro.routed.size()
+                                          : row.experts.size() / row.routed.size();
+  const size_t before = micro.ids.size() - row.ids.size();
+  micro.routed.resize(before);
+  micro.experts.resize(before * width);
+  micro.routed.insert(micro.routed.end(), row.routed.begin(), row.routed.end());
+  micro.experts.insert(micro.experts.end(), row.experts.begin(), row.experts.end());
+  micro.routed.resize(micro.ids.size());
+  micro.experts.resize(micro.ids.size() * width);
+}
+
 void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
                const std::vector<double>& advantages) {
   micro.ids.insert(micro.ids.end(), row.ids.begin(), row.ids.end());
@@ -214,6 +272,7 @@ void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
   const auto sets = static_cast<int32_t>(micro.supports.size());
   for (const int32_t set : row.support_of) micro.support_of.push_back(set < 0 ? -1 : sets + set);
   micro.supports.insert(micro.supports.end(), row.supports.begin(), row.supports.end());
+  AppendExperts(micro, row);
   for (size_t i = 0; i < row.ids.size(); ++i) {
     micro.positions.push_back(static_cast<int32_t>(i));
     micro.sequence_of.push_back(index);

@@ -30,7 +30,11 @@ struct TrainSequence {
   std::vector<float> teacher;      // log-probability under the teacher, where it is known
   std::vector<uint8_t> taught;     // 1: it is known
   std::vector<int32_t>
-      support_of;             // what it was drawn from, in `supports`; -1: the whole vocabulary
+      support_of;  // what it was drawn from, in `supports`; -1: the whole vocabulary
+  // The experts that tokens were given to, [token][ExpertChoices::of_token], and of which tokens
+  // they are known; empty: of none.
+  std::vector<uint16_t> experts;
+  std::vector<uint8_t> routed;
   std::vector<double> extra;  // added to the advantage of its turn; empty: nothing is
   std::vector<std::vector<TokenRun>> supports;
   float temperature = 1;  // of the sampling; the learner divides its logits by it as well
@@ -42,9 +46,16 @@ struct TrainSequence {
 // Steps between the policy version that drew a token and the step that trains on it.
 using LagOfVersion = std::function<uint64_t(uint64_t version)>;
 
+// What a model's routers decide; a dense one has none.
+struct ExpertChoices {
+  uint32_t of_token = 0;  // DecoderPlan::ChoicesOfToken()
+  int64_t experts = 0;    // they are below it
+};
+
 struct FlattenOptions {
   LagOfVersion lag_of;     // for the lags alone; empty: every token is fresh
   int64_t vocabulary = 0;  // ids must be below it; 0: not checked
+  ExpertChoices choices{};
 };
 
 // kInvalid names the trajectory and what does not fit: counts that differ, an id outside the
@@ -67,6 +78,8 @@ struct Microbatch {
   std::vector<uint32_t> lags;
   std::vector<double> advantages;
   std::vector<int32_t> support_of;
+  std::vector<uint16_t> experts;     // as in TrainSequence; empty: none of any row is known
+  std::vector<uint8_t> routed;       // likewise
   std::vector<int32_t> sequence_of;  // per token: index of its sequence among those given
   std::vector<int32_t> sequences;    // per row: the same
   std::vector<float> temperatures;   // per row

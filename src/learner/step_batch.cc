@@ -45,23 +45,64 @@ std::vector<double> LiveAdvantages(AdvantageKind advantage, const v1::LiveCredit
   return advantages;
 }
 
-// Groups are compared within, sessions with their baseline.
+// Sessions are in no group.
+bool IsGrouped(const v1::Sample& sample) {
+  return sample.trajectory().purpose() != v1::PURPOSE_LIVE;
+}
+
+// What the program of learner.group_command says, of all samples of the step in their order.
+// Without one, and of sessions: nothing.
+Result<GroupAnswers> AnswersOn(const CreditConfig& credit,
+                               const std::vector<const v1::Sample*>& samples,
+                               const std::vector<double>& rewards) {
+  GroupAnswers all;
+  all.keep.assign(samples.size(), true);
+  if (!credit.group) return all;
+  std::vector<const v1::Sample*> grouped;
+  std::vector<double> theirs;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (!IsGrouped(*samples[i])) continue;
+    grouped.push_back(samples[i]);
+    theirs.push_back(rewards[i]);
+    places.push_back(i);
+  }
+  TM_ASSIGN_OR_RETURN(const GroupAnswers said, AskAboutGroups(credit.group, grouped, theirs));
+  if (!said.advantages.empty()) all.advantages.assign(samples.size(), 0.0);
+  for (size_t k = 0; k < places.size(); ++k) {
+    all.keep[places[k]] = said.keep[k];
+    if (!said.advantages.empty()) all.advantages[places[k]] = said.advantages[k];
+  }
+  return all;
+}
+
+// Groups are compared within, sessions with their baseline. Who is left out has nothing.
 Result<std::vector<std::vector<double>>> AdvantagesOf(AdvantageKind advantage,
                                                       const CreditConfig& credit,
-                                                      const std::vector<const v1::Sample*>& all) {
+                                                      const std::vector<const v1::Sample*>& all,
+                                                      const GroupAnswers& said) {
   std::vector<const v1::Sample*> grouped;
-  for (const v1::Sample* sample : all) {
-    if (sample->trajectory().purpose() != v1::PURPOSE_LIVE) grouped.push_back(sample);
+  std::vector<double> given;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!IsGrouped(*all[i]) || !said.keep[i]) continue;
+    grouped.push_back(all[i]);
+    if (!said.advantages.empty()) given.push_back(said.advantages[i]);
   }
   TM_ASSIGN_OR_RETURN(std::vector<std::vector<double>> compared,
-                      AssignCredit(credit, advantage, grouped));
+                      AssignCredit(credit, advantage, grouped, given));
   std::vector<std::vector<double>> advantages;
   auto next = compared.begin();
-  for (const v1::Sample* sample : all) {
-    const bool live = sample->trajectory().purpose() == v1::PURPOSE_LIVE;
-    advantages.push_back(live ? LiveAdvantages(advantage, sample->live()) : std::move(*next++));
-    if (advantages.back().size() == static_cast<size_t>(sample->trajectory().turns_size()))
-      continue;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const v1::Sample* sample = all[i];
+    const auto turns = static_cast<size_t>(sample->trajectory().turns_size());
+    if (!IsGrouped(*sample)) {
+      advantages.push_back(LiveAdvantages(advantage, sample->live()));
+    } else if (said.keep[i]) {
+      advantages.push_back(std::move(*next++));
+    } else {
+      advantages.emplace_back(turns, 0.0);
+    }
+    if (advantages.back().size() == turns) continue;
     return Invalid("trajectory " + TrajectoryKey::From(sample->trajectory().id()).ToString() +
                    " has not one score for each turn");
   }
@@ -100,17 +141,20 @@ void AddScorerMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& 
 
 // How much the comparison of turns adds to or takes from the advantage of their episodes.
 void MeasureTurnCredit(AdvantageKind advantage, const std::vector<const v1::Sample*>& samples,
-                       StepBatch& step) {
+                       const GroupAnswers& said, StepBatch& step) {
   std::vector<uint64_t> groups;
   std::vector<double> rewards;
   std::vector<size_t> places;
   for (size_t i = 0; i < samples.size(); ++i) {
-    if (samples[i]->trajectory().purpose() == v1::PURPOSE_LIVE) continue;
+    if (!IsGrouped(*samples[i]) || !said.keep[i]) continue;
     groups.push_back(samples[i]->trajectory().id().group());
     rewards.push_back(step.rewards[i]);
     places.push_back(i);
   }
-  const std::vector<double> of_episode = ComputeAdvantages(advantage, rewards, groups);
+  std::vector<double> of_episode = ComputeAdvantages(advantage, rewards, groups);
+  if (!said.advantages.empty()) {
+    for (size_t k = 0; k < places.size(); ++k) of_episode[k] = said.advantages[places[k]];
+  }
   double sum = 0, turns = 0;
   for (size_t k = 0; k < places.size(); ++k) {
     for (double a : step.advantages[places[k]]) sum += std::abs(a - of_episode[k]);
@@ -171,6 +215,21 @@ void AddDistillation(const DistillConfig& distill, StepBatch& step) {
   step.metrics["distill_clipped"] = clipped / count;
 }
 
+// Those that the program of learner.group_command leaves out are in no loss.
+void LeaveOut(const GroupAnswers& said, std::vector<std::vector<TrainSequence>>& branches,
+              StepBatch& step) {
+  double left = 0;
+  for (size_t i = 0; i < branches.size(); ++i) {
+    if (said.keep[i]) continue;
+    ++left;
+    for (TrainSequence& row : branches[i]) {
+      std::fill(row.mask.begin(), row.mask.end(), 0);
+      row.trained_tokens = 0;
+    }
+  }
+  step.metrics["left_out"] = left;
+}
+
 }  // namespace
 
 std::vector<int32_t> StepBatch::Trainable() const {
@@ -206,11 +265,17 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
     step.metrics["overlong_penalty"] +=
         (samples[i]->verdict().reward() - step.rewards[i]) / static_cast<double>(samples.size());
   }
+  TM_ASSIGN_OR_RETURN(const GroupAnswers said, AnswersOn(credit, samples, step.rewards));
+  if (credit.group) LeaveOut(said, branches, step);
   if (advantage == AdvantageKind::kVtrace) {
+    if (!said.advantages.empty()) {
+      return Invalid(
+          "learner.group_command gives advantages, but those of vtrace are the critic's");
+    }
     for (const auto& rewards : step.turn_rewards) step.advantages.emplace_back(rewards.size(), 0.0);
   } else {
-    TM_ASSIGN_OR_RETURN(step.advantages, AdvantagesOf(advantage, credit, samples));
-    MeasureTurnCredit(advantage, samples, step);
+    TM_ASSIGN_OR_RETURN(step.advantages, AdvantagesOf(advantage, credit, samples, said));
+    MeasureTurnCredit(advantage, samples, said, step);
   }
   SpreadBranches(std::move(branches), step);
   if (distill.coefficient != 0) AddDistillation(distill, step);

@@ -14,6 +14,9 @@ void ObjectiveSums::Add(const ObjectiveSums& other) {
   reference_kl += other.reference_kl;
   entropy += other.entropy;
   value_error += other.value_error;
+  balance += other.balance;
+  experts_given += other.experts_given;
+  experts_differing += other.experts_differing;
 }
 
 void ObjectiveSums::AddMetrics(const ObjectiveConfig& config,
@@ -46,6 +49,10 @@ void AddStepMetrics(const StepFigures& figures, const ObjectiveConfig& objective
   metrics["sequence_tokens"] = tokens;
   metrics["tokens_per_second"] = seconds > 0 ? tokens * epochs / seconds : 0;
   figures.sums.AddMetrics(objective, metrics);
+  if (figures.sums.balance > 0) metrics["balance_loss"] = figures.sums.balance / updates;
+  if (figures.sums.experts_given > 0) {
+    metrics["experts_mismatch"] = figures.sums.experts_differing / figures.sums.experts_given;
+  }
   metrics["ess"] = EffectiveSampleSize(figures.log_ratios);
   const MismatchStats all = MeasureMismatch(figures.log_ratios);
   const MismatchStats fresh = MeasureMismatch(figures.differences);

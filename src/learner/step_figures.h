@@ -21,7 +21,10 @@ struct ObjectiveSums {
   double policy_kl = 0;    // k3 of p against c: how far the step has gone
   double reference_kl = 0;
   double entropy = 0;
-  double value_error = 0;  // squared
+  double value_error = 0;        // squared
+  double balance = 0;            // loss of experts' balance, of each update
+  double experts_given = 0;      // choices of experts that were recorded
+  double experts_differing = 0;  // of these, experts that the learner's routers do not choose
 
   void Add(const ObjectiveSums& other);
   // "ratio", "clip_fraction", "correction", "correction_masked", "policy_kl" and, where they apply,

@@ -43,7 +43,8 @@ struct TokenRow {
   std::vector<float> weights = {};     // kCrossEntropy
   std::vector<float> behaviour = {};   // q, of all others
   std::vector<float> advantages = {};  // A, of all others
-  std::vector<float> ratio_mask = {};  // kGspo: not 0 where the token counts for the sequence's ratio
+  std::vector<float> ratio_mask =
+      {};  // kGspo: not 0 where the token counts for the sequence's ratio
 };
 
 // kInvalid names what does not fit: numbers that are missing, too many or not finite, an id outside

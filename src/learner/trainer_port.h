@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -53,6 +54,8 @@ struct CheckpointRequest {
   uint64_t step = 0;
   uint64_t version = 0;  // the newest published
   std::string path;      // the directory to make; appears whole or not at all
+  // That of this step stays, whichever else go: a run would go on from it.
+  std::optional<uint64_t> keep_step{};
 };
 
 struct SetBackRequest {

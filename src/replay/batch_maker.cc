@@ -17,29 +17,43 @@ void BatchMaker::TakeRequests() {
   for (Lease& lease : TakeFrom(parts_.bus, kBatchRequestsTopic, kRequestsAtOnce)) {
     v1::BatchRequest request;
     if (!ReadOrReject(parts_.bus, lease, request, parts_.options.limits)) continue;
-    // The learner lives in this process: a request that is lost, is lost with the learner.
-    (void)parts_.bus.Ack(lease);
-    if (last_batch_ && request.step() <= last_batch_->first) {
-      // A repetition. The same groups again, or they would be used up without having been used.
-      if (request.step() == last_batch_->first)
-        parts_.outbox.Reply(request.reply_to(), last_batch_->second);
+    const auto policy = parts_.options.policies.Find(request.policy());
+    if (!policy.ok()) {
+      (void)parts_.bus.Reject(lease, policy.status().message());
       continue;
     }
-    request_ = std::move(request);
+    // The learner lives in this process: a request that is lost, is lost with the learner.
+    (void)parts_.bus.Ack(lease);
+    const auto last = last_batch_.find(*policy);
+    if (last != last_batch_.end() && request.step() <= last->second.first) {
+      // A repetition. The same groups again, or they would be used up without having been used.
+      if (request.step() == last->second.first)
+        parts_.outbox.Reply(request.reply_to(), last->second.second);
+      continue;
+    }
+    const auto open = std::find_if(requests_.begin(), requests_.end(),
+                                   [&](const Request& one) { return one.policy == *policy; });
+    if (open != requests_.end()) {
+      open->wish = std::move(request);
+    } else {
+      requests_.push_back({*policy, std::move(request)});
+    }
   }
 }
 
 // Whether the group may be used for this step. Leaves out what is too old; a group of which less
 // than two remain is dropped and its task issued again.
-bool BatchMaker::Usable(uint64_t id, uint64_t step) {
+bool BatchMaker::Usable(uint64_t id, const Request& request) {
   ReplayGroup& group = parts_.book.at(id);
   const int64_t now_ms = clock_.WallMs();
-  const StalenessConfig& bound = parts_.options.staleness;
+  const StalenessConfig& bound = parts_.options.StalenessOf(request.policy);
+  const VersionSteps& versions = versions_.Of(request.policy);
+  const uint64_t step = request.wish.step();
   size_t left = 0;
   std::vector<std::pair<ReplayMember*, uint64_t>> old;  // with the lag
   for (auto& [index, member] : group.members) {
     if (member.excluded) continue;
-    const TokenAges ages = MeasureAges(member.trajectory, versions_, step, now_ms, bound);
+    const TokenAges ages = MeasureAges(member.trajectory, versions, step, now_ms, bound);
     const bool keep = ages.too_old == 0 || (bound.masks() && ages.too_old < ages.tokens);
     if (keep)
       ++left;
@@ -59,18 +73,19 @@ bool BatchMaker::Usable(uint64_t id, uint64_t step) {
   return true;
 }
 
-std::optional<std::set<uint64_t>> BatchMaker::Draw(const v1::BatchRequest& request) {
-  GroupBuffer& buffer = parts_.book.buffer();
+std::optional<std::set<uint64_t>> BatchMaker::Draw(const Request& request) {
+  GroupBuffer& buffer = parts_.book.BufferOf(request.policy);
+  const uint32_t wanted = request.wish.episodes();
   std::set<uint64_t> drawn;
   uint32_t episodes = 0;
-  while (episodes < request.episodes()) {
+  while (episodes < wanted) {
     const std::optional<ItemKey> key = buffer.Draw();
     if (!key) break;
-    if (!Usable(*key, request.step())) continue;
+    if (!Usable(*key, request)) continue;
     episodes += parts_.book.at(*key).size;
     drawn.insert(*key);
   }
-  if (episodes >= request.episodes()) return drawn;
+  if (episodes >= wanted) return drawn;
   for (const uint64_t id : drawn) buffer.PutBack(id);
   return std::nullopt;
 }
@@ -83,8 +98,9 @@ void BatchMaker::AddSamples(const ReplayGroup& group, v1::Batch& batch) {
     *sample.mutable_verdict() = *member.verdict;
     *sample.mutable_teacher() = {member.teacher.begin(), member.teacher.end()};
     sample.set_uses(group.uses);
-    const uint32_t masked = MaskTooOld(*sample.mutable_trajectory(), versions_, batch.step(),
-                                       clock_.WallMs(), parts_.options.staleness);
+    const uint32_t masked =
+        MaskTooOld(*sample.mutable_trajectory(), versions_.Of(group.learner()), batch.step(),
+                   clock_.WallMs(), parts_.options.StalenessOf(group.learner()));
     sample.set_masked_tokens(masked);
     parts_.counters.masked_tokens += masked;
     ++parts_.counters.used;
@@ -92,24 +108,35 @@ void BatchMaker::AddSamples(const ReplayGroup& group, v1::Batch& batch) {
 }
 
 bool BatchMaker::TryMake() {
-  if (!request_ || !live_.Ready(*request_)) return false;
-  const auto drawn = Draw(*request_);
+  for (auto request = requests_.begin(); request != requests_.end(); ++request) {
+    if (!Make(*request)) continue;
+    requests_.erase(request);
+    return true;
+  }
+  return false;
+}
+
+bool BatchMaker::Make(const Request& request) {
+  const v1::BatchRequest& wish = request.wish;
+  if (!live_.Ready(wish)) return false;
+  const auto drawn = Draw(request);
   if (!drawn) return false;
   v1::Batch batch;
-  batch.set_step(request_->step());
-  batch.set_learner_version(request_->version());
+  batch.set_step(wish.step());
+  batch.set_learner_version(wish.version());
+  batch.set_policy(wish.policy());
   // In the order of their numbers, whichever finished first: what a step computes must not depend
   // on that.
   for (const uint64_t id : *drawn) {
     ReplayGroup& group = parts_.book.at(id);
     AddSamples(group, batch);
     ++group.uses;
-    if (parts_.book.buffer().Use(id)) parts_.book.Forget(id);
+    if (parts_.book.BufferOf(request.policy).Use(id)) parts_.book.Forget(id);
   }
-  live_.AddTo(request_->live_episodes(), batch);
-  last_batch_.emplace(request_->step(), batch.SerializeAsString());
-  parts_.outbox.Reply(request_->reply_to(), last_batch_->second);
-  request_.reset();
+  live_.AddTo(wish.live_episodes(), batch);
+  auto& last = last_batch_[request.policy];
+  last = {wish.step(), batch.SerializeAsString()};
+  parts_.outbox.Reply(wish.reply_to(), last.second);
   return true;
 }
 

@@ -21,6 +21,86 @@ TEST_F(ReplayTest, ATokenOverTheBoundNeverReachesABatch) {
   EXPECT_TRUE(reports[2].reissue());
 }
 
+class PoliciesOfReplay : public ReplayTest {
+ protected:
+  PoliciesOfReplay() {
+    options_.policies = PolicyNames({"coder", "planner"});
+    options_.versions.Published(PolicyId{1}, 20, 0);
+    options_.versions.Published(PolicyId{2}, 21, 0);
+  }
+  static v1::Trajectory Drawn(uint64_t group, uint32_t member, const std::string& policy,
+                              uint64_t version) {
+    v1::Trajectory trajectory = Episode(group, member, version);
+    trajectory.mutable_turns(0)->set_policy(policy);
+    return trajectory;
+  }
+  void Finish(uint64_t group, const std::string& policy, uint64_t version) {
+    Send(Drawn(group, 0, policy, version)), Send(Drawn(group, 1, policy, version));
+    Settle(), Score(), Settle();
+  }
+  void AskOf(const std::string& policy, uint64_t step, uint32_t episodes = 2) {
+    v1::BatchRequest request;
+    request.set_step(step), request.set_episodes(episodes), request.set_reply_to("learner");
+    request.set_policy(policy);
+    EXPECT_TRUE(bus_.Publish(kBatchRequestsTopic, request.SerializeAsString()).ok());
+  }
+};
+
+TEST_F(PoliciesOfReplay, ABatchIsOfOnePolicyHoweverMuchWaitsOfOthers) {
+  Make();
+  AskOf("coder", 0, 4), AskOf("planner", 0, 2);
+  Finish(1, "coder", 20);
+  EXPECT_TRUE(Batches().empty());
+  Finish(2, "planner", 21);
+  std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].policy(), "planner");
+  EXPECT_EQ(Groups(batches[0]), (std::set<uint64_t>{2}));
+  Finish(3, "coder", 20);
+  batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].policy(), "coder");
+  EXPECT_EQ(Groups(batches[0]), (std::set<uint64_t>{1, 3}));
+  AskOf("planner", 0, 2), Settle();
+  batches = Batches();
+  ASSERT_EQ(batches.size(), 1u) << "a repetition is answered with the policy's own last batch";
+  EXPECT_EQ(Groups(batches[0]), (std::set<uint64_t>{2}));
+}
+
+TEST_F(PoliciesOfReplay, AVersionOfOnePolicyInATurnOfAnotherIsRefused) {
+  Make();
+  Send(Drawn(1, 0, "coder", 21)), Settle();
+  EXPECT_EQ(replay_->counters().refused, 1u);
+  Send(Drawn(2, 0, "somebody", 20)), Settle();
+  EXPECT_EQ(replay_->counters().refused, 2u);
+  v1::Trajectory two = Drawn(3, 0, "coder", 20);
+  *two.add_turns() = Drawn(3, 0, "planner", 21).turns(0);
+  Send(two), Settle();
+  EXPECT_EQ(replay_->counters().refused, 3u);
+  EXPECT_EQ(bus_.Depth(kDeadTopic)->ready, 3u);
+}
+
+TEST_F(PoliciesOfReplay, AMemberThatAnotherPolicyDrewIsStale) {
+  Make();
+  Send(Drawn(1, 0, "coder", 20)), Send(Drawn(1, 1, "planner", 21));
+  Settle(), Score(), Settle();
+  EXPECT_EQ(replay_->counters().stale, 1u);
+  AskOf("coder", 0), AskOf("planner", 0), Settle();
+  EXPECT_TRUE(Batches().empty());
+}
+
+TEST_F(PoliciesOfReplay, AgeIsCountedInThePolicysOwnStepsAndByItsOwnBound) {
+  options_.staleness_of[PolicyId{2}] = {.hard_max_steps = 1};
+  Make();
+  Finish(1, "coder", 20), Finish(2, "planner", 21);
+  (void)Reports();
+  AskOf("coder", 2), AskOf("planner", 2), Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].policy(), "coder") << "two steps are allowed, but for the planner";
+  EXPECT_EQ(Reports().at(0).reason(), "too_old");
+}
+
 TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
   options_.staleness.too_old = "mask";
   Make();

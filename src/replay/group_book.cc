@@ -6,10 +6,13 @@
 namespace tidemill {
 
 GroupBook::GroupBook(ReplayWriter& writer, const ReplayOptions& options, ReplayCounters& counters)
-    : writer_(writer),
-      options_(options),
-      counters_(counters),
-      buffer_(GroupBuffer::Make(options, options.seed).value()) {}
+    : writer_(writer), options_(options), counters_(counters) {}
+
+GroupBuffer& GroupBook::BufferOf(PolicyId policy) {
+  const auto found = buffers_.find(policy);
+  if (found != buffers_.end()) return found->second;
+  return buffers_.emplace(policy, GroupBuffer::Make(options_, options_.seed).value()).first->second;
+}
 
 ReplayGroup* GroupBook::Find(uint64_t group) {
   const auto it = groups_.find(group);
@@ -29,6 +32,15 @@ ReplayMember& GroupBook::Put(v1::Trajectory trajectory) {
   group.size = trajectory.group_members();
   ReplayMember& member = group.members[trajectory.id().member()];
   member.trajectory = std::move(trajectory);
+  const auto policy = PolicyOf(member.trajectory, options_.policies);
+  const std::optional<PolicyId> drew = policy.ok() ? *policy : std::nullopt;
+  if (!policy.ok()) {
+    MarkStale(member, policy.status().message());
+  } else if (drew && group.policy.value_or(*drew) != *drew) {
+    MarkStale(member, "another policy than that of its group drew it");
+  } else if (drew) {
+    group.policy = drew;
+  }
   return member;
 }
 
@@ -59,7 +71,8 @@ void GroupBook::CompleteIfDone(uint64_t id) {
   for (MemberWork* work : works_) work->Buffered(group);
   group.in_buffer = true;
   counters_.ready_episodes += group.size;
-  const std::optional<ItemKey> evicted = buffer_.Insert(id, spread.deviation, group.uses);
+  const std::optional<ItemKey> evicted =
+      BufferOf(group.learner()).Insert(id, spread.deviation, group.uses);
   if (!evicted) return;
   counters_.evicted += groups_.at(*evicted).size;
   Drop(*evicted, Fate::kEvicted);
@@ -104,7 +117,7 @@ void GroupBook::Forget(uint64_t id) {
     for (MemberWork* work : works_) work->Forget(id, member);
   }
   if (it->second.in_buffer) counters_.ready_episodes -= it->second.size;
-  buffer_.Remove(id);
+  BufferOf(it->second.learner()).Remove(id);
   groups_.erase(it);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -46,7 +47,8 @@ class GroupBook {
   ReplayGroup& at(uint64_t group) { return groups_.at(group); }
   ReplayMember& Put(v1::Trajectory trajectory);
   const std::unordered_map<uint64_t, ReplayGroup>& all() const { return groups_; }
-  GroupBuffer& buffer() { return buffer_; }
+  // What the policy may be trained on.
+  GroupBuffer& BufferOf(PolicyId policy);
 
   void MarkStale(ReplayMember& member, std::string_view reason);
   // The group may be gone afterwards.
@@ -66,7 +68,7 @@ class GroupBook {
   const ReplayOptions& options_;
   ReplayCounters& counters_;
   std::unordered_map<uint64_t, ReplayGroup> groups_;
-  GroupBuffer buffer_;  // complete groups of training
+  std::map<PolicyId, GroupBuffer> buffers_;  // complete groups of training
   std::vector<MemberWork*> works_;
 };
 

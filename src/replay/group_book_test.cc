@@ -63,7 +63,7 @@ TEST_F(GroupBookTest, AGroupIsCompleteWhenNoPartAwaitsAMemberAnyMore) {
   ASSERT_EQ(reports.size(), 1u) << "it is complete once";
   EXPECT_EQ(reports[0].accepted(), 2u);
   EXPECT_DOUBLE_EQ(reports[0].reward_sum(), 1);
-  EXPECT_TRUE(book_of_.buffer().Contains(7));
+  EXPECT_TRUE(book_of_.BufferOf(PolicyId::kMain).Contains(7));
   EXPECT_EQ(first_.buffered, 1);
 }
 

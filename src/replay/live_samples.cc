@@ -10,10 +10,12 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kLiveAtOnce = 64;
+constexpr PolicyId kSessionPolicy = PolicyId::kMain;  // answers sessions, and learns from them
 
 }  // namespace
 
-LiveSamples::LiveSamples(const ReplayParts& parts, const VersionSteps& versions, const Clock& clock)
+LiveSamples::LiveSamples(const ReplayParts& parts, const PolicyVersions& versions,
+                         const Clock& clock)
     : parts_(parts),
       versions_(versions),
       clock_(clock),
@@ -31,7 +33,7 @@ Status LiveSamples::Check(const v1::LiveEvent& event) const {
   const int turns = trajectory.turns_size();
   if (turns == 0) return Invalid("a trajectory of a session without turns");
   const int scores = event.sample().live().turn_scores_size();
-  if (scores == turns) return CheckVersions(trajectory, versions_);
+  if (scores == turns) return CheckVersions(trajectory, kSessionPolicy, versions_);
   return Invalid(std::to_string(scores) + " scores for " + std::to_string(turns) + " turns");
 }
 
@@ -69,7 +71,8 @@ void LiveSamples::LeaveOutOld(uint64_t step) {
   const int64_t now_ms = clock_.WallMs();
   const StalenessConfig& bound = parts_.options.staleness;
   const std::vector<v1::Sample> old = pool_.Drop([&](const v1::Sample& sample) {
-    const TokenAges ages = MeasureAges(sample.trajectory(), versions_, step, now_ms, bound);
+    const TokenAges ages =
+        MeasureAges(sample.trajectory(), versions_.Of(kSessionPolicy), step, now_ms, bound);
     return bound.masks() ? ages.too_old >= ages.tokens : ages.too_old > 0;
   });
   for (const v1::Sample& sample : old) {
@@ -93,8 +96,8 @@ bool LiveSamples::Ready(const v1::BatchRequest& request) {
 
 void LiveSamples::AddTo(uint32_t count, v1::Batch& batch) {
   for (v1::Sample& sample : pool_.Take(count)) {
-    const uint32_t masked = MaskTooOld(*sample.mutable_trajectory(), versions_, batch.step(),
-                                       clock_.WallMs(), parts_.options.staleness);
+    const uint32_t masked = MaskTooOld(*sample.mutable_trajectory(), versions_.Of(kSessionPolicy),
+                                       batch.step(), clock_.WallMs(), parts_.options.staleness);
     sample.set_masked_tokens(masked);
     parts_.counters.masked_tokens += masked;
     ++parts_.counters.used;

@@ -11,7 +11,7 @@ namespace tidemill {
 // Belongs to one loop; not thread-safe.
 class LiveSamples {
  public:
-  LiveSamples(const ReplayParts& parts, const VersionSteps& versions, const Clock& clock);
+  LiveSamples(const ReplayParts& parts, const PolicyVersions& versions, const Clock& clock);
 
   // Takes in what the live loop sent.
   void Take();
@@ -25,7 +25,7 @@ class LiveSamples {
   void LeaveOutOld(uint64_t step);
 
   const ReplayParts parts_;
-  const VersionSteps& versions_;
+  const PolicyVersions& versions_;
   const Clock& clock_;
   LivePool pool_;
 };

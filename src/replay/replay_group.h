@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/policy_names.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -29,12 +30,17 @@ struct ReplayMember {
 
 struct ReplayGroup {
   v1::Purpose purpose = v1::PURPOSE_TRAIN;
+  // Drew the turns of its members, and learns from them; nothing: no member has a turn.
+  std::optional<PolicyId> policy;
   uint32_t size = 0;
   uint32_t revision = 0;  // of the last report
   uint32_t uses = 0;      // steps that used it
   bool complete = false;
   bool in_buffer = false;
   std::map<uint32_t, ReplayMember> members;
+
+  // Whose steps may use it.
+  PolicyId learner() const { return policy.value_or(PolicyId::kMain); }
 };
 
 // Which member a question is about.

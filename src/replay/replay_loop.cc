@@ -8,6 +8,7 @@
 #include "bus/read_message.h"
 #include "core/group_token.h"
 #include "core/ids.h"
+#include "core/log.h"
 #include "core/secret.h"
 #include "core/topics.h"
 #include "replay/score_request.h"
@@ -28,6 +29,7 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       outbox_(bus, options_.lease_period),
       writer_(bus, store, outbox_, options_, counters_),
       book_(writer_, options_, counters_),
+      versions_(options_.versions),
       parts_{bus, outbox_, writer_, book_, tasks, journal, options_, counters_},
       scoring_(parts_),
       teaching_(parts_),
@@ -35,7 +37,6 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       batches_(parts_, versions_, live_, clock) {
   book_.Add(scoring_);
   book_.Add(teaching_);
-  for (const auto& [version, step] : options_.versions) versions_.Published(version, step);
   Restore(std::move(stored));
 }
 
@@ -64,7 +65,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     group.uses = std::max(group.uses, sample.uses);
     group.revision = sample.revision;
     const bool unscorable = sample.verdict && !sample.verdict->scored();
-    member.excluded = sample.stale || unscorable || given_up;
+    member.excluded = member.excluded || sample.stale || unscorable || given_up;
     if (!unscorable) member.verdict = std::move(sample.verdict);
     const MemberOf about{id.group(), id.member()};
     if (!member.verdict && !member.excluded) scoring_.AskLater(Time::min(), about);
@@ -121,7 +122,11 @@ void ReplayLoop::TakeVersions() {
     if (!ReadOrReject(bus_, lease, published, options_.limits)) continue;
     // The learner lives in this process: what is lost, is lost with the learner.
     (void)bus_.Ack(lease);
-    versions_.Published(published.version(), published.step());
+    if (const auto policy = options_.policies.Find(published.policy()); policy.ok()) {
+      versions_.Published(*policy, published.version(), published.step());
+    } else {
+      LogWarn("a version that nobody can have", {{"why", policy.status().message()}});
+    }
   }
 }
 
@@ -157,7 +162,8 @@ void ReplayLoop::TakeTrajectories(Time now) {
 Status ReplayLoop::CheckContent(const v1::Trajectory& trajectory) const {
   const Status right = CheckMessage(trajectory, options_.limits);
   if (!right.ok()) return Invalid("Trajectory." + right.message());
-  return CheckVersions(trajectory, versions_);
+  TM_ASSIGN_OR_RETURN(const auto policy, PolicyOf(trajectory, options_.policies));
+  return policy ? CheckVersions(trajectory, *policy, versions_) : Ok();
 }
 
 // The holder of the lease sent something that cannot be used. The message is a dead letter; of the

@@ -18,7 +18,7 @@
 #include "bus/outbox.h"
 #include "core/journal.h"
 #include "core/loop.h"
-#include "core/version_steps.h"
+#include "core/policy_versions.h"
 #include "replay/batch_maker.h"
 #include "replay/group_book.h"
 #include "replay/live_samples.h"
@@ -62,7 +62,7 @@ class ReplayLoop final : public Loop {
   Outbox outbox_;
   ReplayWriter writer_;
   GroupBook book_;
-  VersionSteps versions_;
+  PolicyVersions versions_;
   const ReplayParts parts_;  // of all of these
   Scoring scoring_;
   Teaching teaching_;

@@ -121,7 +121,7 @@ TEST_F(ReplayTest, ALostVerdictIsAskedForAgain) {
 }
 
 TEST_F(ReplayTest, WhatWasStoredBeforeAResumeIsThereAgain) {
-  options_.versions = {{1, 0}};
+  options_.versions = VersionsTo(1);
   Make(StoredGroup(5, 2));
   Ask(0, 1);
   Settle();
@@ -131,7 +131,7 @@ TEST_F(ReplayTest, WhatWasStoredBeforeAResumeIsThereAgain) {
 TEST_F(ReplayTest, AReportAfterAResumeIsNewerThanThoseOfTheLedger) {
   std::vector<StoredSample> stored = StoredGroup(5, 2);
   for (StoredSample& sample : stored) sample.revision = 7;
-  options_.versions = {{1, 0}};
+  options_.versions = VersionsTo(1);
   Make(std::move(stored));
   Settle();
   const std::vector<v1::GroupReport> reports = Reports();

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/message_check.h"
+#include "core/policy_versions.h"
 #include "proto/tidemill.pb.h"
 #include "replay/group_buffer.h"
 #include "replay/staleness.h"
@@ -33,6 +34,12 @@ struct ReplayOptions : ReplayConfig {
   std::string worker = "local";
   uint64_t seed = 1;  // of the groups that are selected at random
   StalenessConfig staleness;
+  PolicyNames policies;                                   // of the run
+  std::map<PolicyId, StalenessConfig> staleness_of = {};  // of policies with one of their own
+  const StalenessConfig& StalenessOf(PolicyId policy) const {
+    const auto own = staleness_of.find(policy);
+    return own == staleness_of.end() ? staleness : own->second;
+  }
   bool drop_untrainable = true;  // a group without a token that the model wrote teaches nothing
   uint32_t max_score_outstanding = 4096;
   Duration score_patience =
@@ -47,8 +54,8 @@ struct ReplayOptions : ReplayConfig {
   // Where judges compare answers: so many other members go with a request for a verdict, which
   // waits until the group is whole. 0: nobody compares.
   uint32_t compared_with = 0;
-  std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far; the newest is used
-  std::string secret;                     // of the run: what tokens are made from
+  PolicyVersions versions;  // of the run so far
+  std::string secret;       // of the run: what tokens are made from
   MessageLimits limits;
   Duration lease_period =
       std::chrono::seconds(10);  // how often leases are prolonged while the store writes

@@ -78,7 +78,8 @@ void Rescoring::Answered(uint64_t id) {
   }
   rescoring_.erase(id);
   const RewardSpread spread = SpreadOf(group);
-  if (!book_.DroppedAsUseless(id, spread)) book_.buffer().SetPriority(id, spread.deviation);
+  if (!book_.DroppedAsUseless(id, spread))
+    book_.BufferOf(group.learner()).SetPriority(id, spread.deviation);
 }
 
 }  // namespace tidemill

@@ -149,7 +149,7 @@ TEST_F(ReplayTest, AResumedGroupKeepsItsUsesItsStaleMembersAndIsScoredByTodaysSc
     sample.uses = 1;
   }
   stored[2].stale = true;
-  options_.versions = {{1, 0}};
+  options_.versions = VersionsTo(1);
   options_.max_uses = 2;
   options_.scorer_versions = {{"judge", 2}};
   Make(std::move(stored));

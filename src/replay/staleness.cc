@@ -42,13 +42,25 @@ uint32_t MaskTooOld(v1::Trajectory& trajectory, const VersionSteps& versions, ui
   return masked;
 }
 
-Status CheckVersions(const v1::Trajectory& trajectory, const VersionSteps& versions) {
+Result<std::optional<PolicyId>> PolicyOf(const v1::Trajectory& trajectory,
+                                         const PolicyNames& names) {
+  std::optional<PolicyId> policy;
+  for (const v1::Turn& turn : trajectory.turns()) {
+    TM_ASSIGN_OR_RETURN(const PolicyId of_turn, names.Find(turn.policy()));
+    if (policy && *policy != of_turn) {
+      return Invalid("turns of the policies " + names.Shown(*policy) + " and " +
+                     names.Shown(of_turn) + " in one trajectory");
+    }
+    policy = of_turn;
+  }
+  return policy;
+}
+
+Status CheckVersions(const v1::Trajectory& trajectory, PolicyId policy,
+                     const PolicyVersions& versions) {
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::VersionRun& run : turn.versions()) {
-      if (versions.Known(run.version())) continue;
-      const uint64_t newest = versions.all().empty() ? 0 : versions.all().rbegin()->first;
-      return Invalid("version " + std::to_string(run.version()) +
-                     " was not published; the newest is " + std::to_string(newest));
+      TM_RETURN_IF_ERROR(versions.Check(policy, run.version()));
     }
   }
   return Ok();

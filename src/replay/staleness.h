@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "core/policy_versions.h"
 #include "core/status.h"
-#include "core/version_steps.h"
 #include "proto/tidemill.pb.h"
 #include "replay/replay_config.h"
 
@@ -21,8 +22,13 @@ struct TokenAges {
 TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
                       int64_t now_ms, const StalenessConfig& bound);
 
-// kInvalid: some token is of a version that was never published.
-Status CheckVersions(const v1::Trajectory& trajectory, const VersionSteps& versions);
+// The policy that drew its turns; nothing: it has none. kInvalid: a policy that the run has not, or
+// turns of two.
+Result<std::optional<PolicyId>> PolicyOf(const v1::Trajectory& trajectory,
+                                         const PolicyNames& names);
+// kInvalid: some token is of a version that the policy never published.
+Status CheckVersions(const v1::Trajectory& trajectory, PolicyId policy,
+                     const PolicyVersions& versions);
 
 // Marks the runs of tokens that are over the bound, and only those, for the learner to leave out.
 // Returns how many tokens.

@@ -36,6 +36,7 @@ struct AgentOutcome {
   std::string words;                            // how the program ended, for people
   std::optional<v1::EnvironmentReward> reward;  // of an environment
   v1::AgentLog log;                             // what it printed
+  std::vector<v1::ToolCall> calls;              // of the task's tools, in order
 };
 
 // The answer to one Start; exactly one comes for each, cancelled or not.

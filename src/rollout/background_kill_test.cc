@@ -61,8 +61,9 @@ TEST(BackgroundCallsWithKilledWorkers, NothingIsLostAndNothingIsDeliveredTwice) 
   QuietWaker waker;
   VirtualClock clock;
   MemoryBus bus(clock);
-  EXPECT_TRUE(OpenStandardTopics(bus, {.lease = kDeadAfter, .capacity = 10'000, .max_deliveries = 50})
-                  .ok());  // workers live for a few deliveries
+  EXPECT_TRUE(
+      OpenStandardTopics(bus, {.lease = kDeadAfter, .capacity = 10'000, .max_deliveries = 50})
+          .ok());  // workers live for a few deliveries
   constexpr TokenId kTest = 20, kLint = 21, kWait = 22;
   SeededEngine engine({.shares = {{0, 0.06}, {kTest, 0.05}, {kLint, 0.02}, {kWait, 0.02}}});
   const ScriptedProtocol protocol({.calls = {{kTest, {"run_tests", R"({"background":true})"}},

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "conversation/call_constraint.h"
 #include "conversation/call_watch.h"
 #include "conversation/dialogue.h"
 #include "rollout/job_tools.h"
@@ -60,11 +61,31 @@ class ChatWatch final : public TurnWatch {
   bool malformed_ = false;
 };
 
+// Text with well-formed calls of the tools in it.
+ConstraintPart PartOfTurn(const ModelChat& chat, const ChatJson& tools, bool thinking_open) {
+  CallRules rules;
+  for (const ChatJson& tool : tools) {
+    rules.strict.insert(tool["function"]["name"].get<std::string>());
+  }
+  return BehindThoughts(chat.format, PartOfCalls(chat.format.tools, tools, rules), thinking_open);
+}
+
 class ChatTalk final : public EpisodeTalk {
  public:
+  // `compiler`: of turns that are held to their calls; null: they are not.
   ChatTalk(const ModelChat& chat, const v1::Task& task, std::set<std::string> tools,
-           RenderInput opening)
-      : chat_(chat), task_(task), tools_(std::move(tools)), dialogue_(chat, std::move(opening)) {}
+           RenderInput opening, ConstraintCompiler* compiler)
+      : chat_(chat),
+        task_(task),
+        tools_(std::move(tools)),
+        dialogue_(chat, std::move(opening)),
+        compiler_(compiler) {}
+
+  Result<std::shared_ptr<const Constraint>> TurnConstraint() override {
+    if (compiler_ == nullptr || tools_.empty()) return std::shared_ptr<const Constraint>();
+    return compiler_->Compile(
+        PartOfTurn(chat_, dialogue_.conversation().tools, dialogue_.ThinkingOpen()), "tools");
+  }
 
   Result<std::vector<TokenId>> Open() const override { return dialogue_.Open(); }
 
@@ -135,6 +156,7 @@ class ChatTalk final : public EpisodeTalk {
   const v1::Task& task_;
   const std::set<std::string> tools_;
   Dialogue dialogue_;
+  ConstraintCompiler* const compiler_;
   std::map<std::string, std::string> call_ids_;  // by the handle of a background call
 };
 
@@ -142,6 +164,24 @@ class ChatProtocol final : public AgentProtocol {
  public:
   ChatProtocol(ModelChat chat, std::vector<OfferedTool> tools, std::string system)
       : chat_(std::move(chat)), tools_(std::move(tools)), system_(std::move(system)) {}
+
+  // Turns are held to their calls from here on. kInvalid: they cannot be.
+  Status ConstrainCalls() {
+    if (!EnforcesCalls(chat_.format.tools)) {
+      return Invalid("rollout.constrain = \"tools\": calls in the format " +
+                     std::string(ToolFormatName(chat_.format.tools)) +
+                     " cannot be held to their schemas");
+    }
+    ChatJson shown = ChatJson::array();
+    for (const OfferedTool& tool : tools_) shown.push_back(tool.shown);
+    auto compiler = std::make_unique<ConstraintCompiler>(
+        std::make_shared<const TokenVocabulary>(AnswerVocabulary(chat_)));
+    TM_RETURN_IF_ERROR(compiler->Compile(PartOfTurn(chat_, shown, false))
+                           .status()
+                           .WithContext("rollout.constrain = \"tools\""));
+    compiler_ = std::move(compiler);
+    return Ok();
+  }
 
   std::string_view name() const override { return "chat"; }
   const std::vector<TokenId>& stop_ids() const override { return chat_.end_ids; }
@@ -164,7 +204,8 @@ class ChatProtocol final : public AgentProtocol {
       names.insert(tool.name);
       input.tools.push_back(tool.shown);
     }
-    return std::make_unique<ChatTalk>(chat_, task, std::move(names), std::move(input));
+    return std::make_unique<ChatTalk>(chat_, task, std::move(names), std::move(input),
+                                      compiler_.get());
   }
 
  private:
@@ -176,6 +217,7 @@ class ChatProtocol final : public AgentProtocol {
   const ModelChat chat_;
   const std::vector<OfferedTool> tools_;
   const std::string system_;
+  std::unique_ptr<ConstraintCompiler> compiler_;  // where calls are held to their schemas
 };
 
 }  // namespace
@@ -197,9 +239,11 @@ Result<std::unique_ptr<AgentProtocol>> NewChatProtocol(ModelChat chat,
                      !tool.by_default,
                      tool.background != BackgroundUse::kNever});
   }
-  return std::unique_ptr<AgentProtocol>(new ChatProtocol(
+  auto protocol = std::make_unique<ChatProtocol>(
       std::move(chat), std::move(tools),
-      options.system_prompt.empty() ? std::string(kSystem) : options.system_prompt));
+      options.system_prompt.empty() ? std::string(kSystem) : options.system_prompt);
+  if (options.constrain_calls) TM_RETURN_IF_ERROR(protocol->ConstrainCalls());
+  return std::unique_ptr<AgentProtocol>(std::move(protocol));
 }
 
 }  // namespace tidemill

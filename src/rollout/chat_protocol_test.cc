@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/random.h"
 #include "rollout/job_tools.h"
 #include "rollout/protocol.h"
 #include "testing/golden_models.h"
@@ -43,6 +47,46 @@ class ChatProtocolTest : public testing::Test {
   std::unique_ptr<AgentProtocol> protocol_;
   std::unique_ptr<EpisodeTalk> talk_;
 };
+
+// Everything that can be drawn of a turn, with random tokens, is text or well-formed calls.
+TEST_F(ChatProtocolTest, ATurnThatIsHeldToItsCallsIsNeverMalformed) {
+  EXPECT_EQ(talk_->TurnConstraint().value(), nullptr);
+  ProtocolOptions options;
+  options.constrain_calls = true;
+  protocol_ = NewProtocol("chat", tokenizer_, dir_, options).value();
+  const std::set<TokenId> ends(protocol_->stop_ids().begin(), protocol_->stop_ids().end());
+  Random random(5);
+  size_t calls = 0;
+  for (int round = 0; round < 30; ++round) {
+    talk_ = protocol_->Begin({task_, none_});
+    ConstraintMatcher matcher(talk_->TurnConstraint().value());
+    std::vector<TokenId> ids =
+        tokenizer_.Encode("Well.<tool_call>\n{\"name\": \"", SpecialTokens::kRecognise);
+    for (const TokenId id : ids) matcher.Take(id);
+    ASSERT_FALSE(matcher.astray());
+    for (int step = 0; step < 600 && (ids.empty() || !ends.contains(ids.back())); ++step) {
+      std::vector<TokenId> offered, closing;
+      matcher.Mask()->AppendIds(tokenizer_.vocab_size(), offered);
+      for (const TokenId id : offered) {
+        const std::string_view bytes = tokenizer_.TokenBytes(id);
+        if (ends.contains(id) || bytes.find_first_of("\"}<>/") != bytes.npos) closing.push_back(id);
+      }
+      const auto& from = closing.empty() || random.Below(4) == 0 ? offered : closing;
+      ids.push_back(from[random.Below(from.size())]);
+      matcher.Take(ids.back());
+    }
+    if (!ends.contains(ids.back())) continue;
+    const ParsedTurn turn = talk_->Parse(ids);
+    EXPECT_EQ(turn.malformed, "") << tokenizer_.Decode(ids);
+    calls += turn.calls.size();
+    for (const RequestedCall& call : turn.calls) {
+      EXPECT_TRUE(nlohmann::json::parse(call.arguments_json).is_object());
+    }
+  }
+  EXPECT_GT(calls, 0u);
+  EXPECT_THAT(NewProtocol("compact", tokenizer_, dir_, options).status().message(),
+              HasSubstr("rollout.constrain"));
+}
 
 TEST_F(ChatProtocolTest, ToolsAreThoseOfTheTask) {
   EXPECT_EQ(protocol_->name(), "chat");

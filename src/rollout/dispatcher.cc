@@ -1,6 +1,7 @@
 #include "rollout/dispatcher.h"
 
 #include <algorithm>
+#include <set>
 
 #include "bus/read_message.h"
 #include "core/group_token.h"
@@ -25,13 +26,14 @@ constexpr uint64_t kRememberedGroups = 200'000;
 constexpr int kPassedOverMax = 100;
 constexpr size_t kWantedMax = 256;  // sessions that wait for their siblings
 constexpr size_t kReportsAtOnce = 256;
-constexpr uint64_t kNoTag = 0;  // no group has this number
+constexpr PolicyId kSessionPolicy = PolicyId::kMain;  // of the gateway's sessions and releases
+constexpr uint64_t kNoTag = 0;                        // no group has this number
 
 }  // namespace
 
 Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& journal,
                        const std::vector<v1::Task>& train, const std::vector<v1::Task>& eval,
-                       TaskOrder order, DispatcherOptions options)
+                       PolicyOrders order, DispatcherOptions options)
     : bus_(bus),
       store_(store),
       clock_(clock),
@@ -39,32 +41,46 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       train_(train),
       eval_(eval),
       order_(std::move(order)),
-      difficulty_(train.size(), options.difficulty_floor, options.seed),
       options_(std::move(options)),
-      gate_(options_.gate),
       outbox_(bus),
       next_group_(options_.next_group) {
-  gate_.Resume(static_cast<int64_t>(options_.steps_done));
-  for (const v1::GroupReport& report : options_.in_replay) {
-    gate_.ResumeAccepted(report.accepted(), report.uses());
-    groups_[report.group()] = {
-        GroupState::kAccepted, report.revision(), report.accepted(), 0, "", "", 0};
+  for (const DispatchedPolicy& policy : options_.trained) {
+    const TaskDifficulty difficulty(train.size(), options_.difficulty_floor, options_.seed);
+    Line& line = lines_.try_emplace(policy.id, policy.gate, difficulty).first->second;
+    line.gate.Resume(static_cast<int64_t>(policy.steps_done));
+  }
+  for (const auto& [policy, report] : options_.in_replay) {
+    if (!lines_.contains(policy)) continue;
+    lines_.at(policy).gate.ResumeAccepted(report.accepted(), report.uses());
+    groups_[report.group()] = {.state = GroupState::kAccepted,
+                               .revision = report.revision(),
+                               .members = report.accepted(),
+                               .policy = policy};
   }
   for (size_t i = 0; i < train_.size(); ++i) task_places_.emplace(train_[i].id(), i);
   for (v1::GroupLease& lease : options_.outstanding) {
     auto task = task_places_.find(lease.task().id());
-    if (lease.purpose() != v1::PURPOSE_TRAIN || task == task_places_.end()) continue;
+    const auto policy = options_.policies.Find(lease.policy());
+    if (lease.purpose() != v1::PURPOSE_TRAIN || task == task_places_.end() || !policy.ok() ||
+        !lines_.contains(*policy)) {
+      continue;
+    }
     *lease.mutable_task() = train_[task->second];
     KeepForAgent(*lease.mutable_task());
-    gate_.Issued(lease.members());
+    lines_.at(*policy).gate.Issued(lease.members());
     lease.set_token(GroupToken(options_.secret, lease));
-    groups_[lease.group()] = {GroupState::kRunning, 0, lease.members(), task->second, "",
-                              lease.token(),        0};
+    groups_[lease.group()] = {.members = lease.members(),
+                              .task = task->second,
+                              .token = lease.token(),
+                              .policy = *policy};
     Send(std::move(lease));
   }
   options_.outstanding.clear();
-  for (const std::string& task : options_.reissue) {
-    if (auto it = task_places_.find(task); it != task_places_.end()) reissue_.push_back(it->second);
+  for (const auto& [policy, task] : options_.reissue) {
+    const auto it = task_places_.find(task);
+    const auto line = lines_.find(policy);
+    if (it != task_places_.end() && line != lines_.end())
+      line->second.reissue.push_back(it->second);
   }
   StartEvals(options_.eval_before, "");
   before_done_ = evals_.empty();
@@ -89,8 +105,10 @@ Time Dispatcher::Step(Time now) {
     if (Training()) IssueWanted(), IssueTraining();
   }
   outbox_.Flush(now);
-  counters_.running = static_cast<uint64_t>(gate_.running());
-  counters_.accepted = static_cast<uint64_t>(gate_.accepted());
+  counters_.running = static_cast<uint64_t>(Running());
+  int64_t accepted = 0;
+  for (const auto& [policy, line] : lines_) accepted += line.gate.accepted();
+  counters_.accepted = static_cast<uint64_t>(accepted);
   counters_.evaluating = evals_running_;
   counters_.epoch = order_.epoch();
   // A full topic says nothing when it drains: look again soon.
@@ -142,7 +160,8 @@ void Dispatcher::TakeWanted() {
     v1::SiblingsWanted wanted;
     if (!ReadOrReject(bus_, lease, wanted, options_.limits)) continue;
     const auto task = task_places_.find(wanted.task());
-    if (task == task_places_.end() || wanted_.size() >= kWantedMax || last_step_) {
+    if (task == task_places_.end() || wanted_.size() >= kWantedMax || last_step_ ||
+        !lines_.contains(kSessionPolicy)) {
       TellSession(wanted.session(), 0, 0);
     } else {
       wanted_.push_back({task->second, wanted.session()});
@@ -172,27 +191,28 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
     return;
   }
   if (group.state == GroupState::kRunning) {
-    difficulty_.Heard(group.task, report.solved(), report.scored());
+    LineOf(group).difficulty.Heard(group.task, report.solved(), report.scored());
     if (group.session != 0) TellSession(group.session, report.scored(), report.reward_sum());
   }
   if (report.accepted() > 0) {
-    if (group.state == GroupState::kRunning) gate_.Accepted(group.members);
+    if (group.state == GroupState::kRunning) LineOf(group).gate.Accepted(group.members);
     group.state = GroupState::kAccepted;
     reissued_.erase(group.task);
     return;
   }
-  if (group.state == GroupState::kRunning) gate_.Dropped(group.members);
-  if (group.state == GroupState::kAccepted) gate_.Withdrawn(group.members, report.uses());
+  AdmissionGate& gate = LineOf(group).gate;
+  if (group.state == GroupState::kRunning) gate.Dropped(group.members);
+  if (group.state == GroupState::kAccepted) gate.Withdrawn(group.members, report.uses());
   ++counters_.groups_dropped;
-  if (report.reissue()) Reissue(group.task);
+  if (report.reissue()) Reissue(group);
   groups_.erase(it);
 }
 
-void Dispatcher::Reissue(size_t task) {
-  uint32_t& times = reissued_[task];
+void Dispatcher::Reissue(const Group& group) {
+  uint32_t& times = reissued_[group.task];
   if (times < options_.reissues_max) {
     ++times;
-    reissue_.push_back(task);
+    LineOf(group).reissue.push_back(group.task);
   } else {
     ++counters_.put_off;
   }
@@ -229,35 +249,65 @@ void Dispatcher::RecordEval(const std::string& name, const Eval& eval) {
                      {"episodes", result.episodes},
                      {"unscored", static_cast<double>(result.episodes - result.scored)},
                      {"step", static_cast<double>(eval.step)}};
+  Words words = {{"name", name}};
+  if (options_.policies.size() > 1) {
+    numbers["policy_step"] = static_cast<double>(eval.own_step);
+    words["policy"] = options_.policies.Shown(eval.plan.policy);
+  }
   std::optional<double> pass_rate;
   if (result.rated > 0) {
     pass_rate = numbers["pass_rate"] = result.rate_sum / result.rated;
     numbers["reward"] = result.reward_sum / result.scored;
   }
   if (eval.first) Tell(options_.listeners, StepEvaluated{eval.step, pass_rate});
-  journal_.Record("eval", numbers, {{"name", name}});
+  journal_.Record("eval", numbers, words);
 }
 
 void Dispatcher::OnStep(const v1::StepDone& step) {
-  const bool news = static_cast<int64_t>(step.step()) > gate_.steps();
-  gate_.StepsDone(static_cast<int64_t>(step.step()));
-  if (step.last() && !last_step_) {
+  const auto policy = options_.policies.Find(step.policy());
+  if (!policy.ok() || !lines_.contains(*policy)) return;  // of a config of before
+  Line& line = lines_.at(*policy);
+  const bool news = static_cast<int64_t>(step.step()) > line.gate.steps();
+  line.gate.StepsDone(static_cast<int64_t>(step.step()));
+  line.last_step = line.last_step || step.last();
+  const bool last = std::all_of(lines_.begin(), lines_.end(),
+                                [](const auto& one) { return one.second.last_step; });
+  if (last && !last_step_) {
     last_step_ = true;
     after_started_ = true;
     StartEvals(options_.eval_after, "");
     if (evals_.empty()) counters_.done = true;
   } else if (news && options_.eval_every_steps > 0 &&
              step.step() % options_.eval_every_steps == 0) {
-    StartEvals(options_.eval_during, "-step-" + std::to_string(step.step()));
+    StartEvals(options_.eval_during, "-step-" + std::to_string(step.step()), *policy);
   }
 }
 
-void Dispatcher::StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix) {
+// Of all policies.
+uint64_t Dispatcher::RunSteps() const {
+  uint64_t steps = options_.other_steps_done;
+  for (const auto& [policy, line] : lines_) steps += static_cast<uint64_t>(line.gate.steps());
+  return steps;
+}
+
+int64_t Dispatcher::Running() const {
+  int64_t running = 0;
+  for (const auto& [policy, line] : lines_) running += line.gate.running();
+  return running;
+}
+
+// The first of the plans of a policy is what others decide by.
+void Dispatcher::StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix,
+                            std::optional<PolicyId> only) {
   if (eval_.empty()) return;
+  std::set<PolicyId> begun;
   for (EvalPlan plan : plans) {
+    if (only && plan.policy != *only) continue;
     plan.name += suffix;
-    Eval eval{plan, static_cast<uint64_t>(gate_.steps()), 0, 0, 0, {}, false};
-    eval.first = plan.name == plans.front().name + suffix;
+    const auto line = lines_.find(plan.policy);
+    Eval eval{.plan = plan, .step = RunSteps()};
+    if (line != lines_.end()) eval.own_step = static_cast<uint64_t>(line->second.gate.steps());
+    eval.first = begun.insert(plan.policy).second && plan.policy == kSessionPolicy;
     evals_.try_emplace(plan.name, std::move(eval));
   }
 }
@@ -267,14 +317,17 @@ void Dispatcher::IssueEvals() {
     while (eval.next_task < eval_.size() &&
            (evals_running_ == 0 || evals_running_ + eval.plan.samples <= options_.eval_in_flight)) {
       v1::GroupLease lease = MakeLease(eval_[eval.next_task], eval.plan.samples, eval.plan.sampling,
-                                       eval.plan.max_turns);
+                                       eval.plan.max_turns, eval.plan.policy);
       // The same draws in every evaluation: a difference between two is the policy's, not the
       // dice's.
       lease.set_seed(MixHash(options_.seed, StableHash("eval/" + eval_[eval.next_task].id())));
       lease.set_purpose(v1::PURPOSE_EVAL);
       lease.set_eval_name(name);
       evals_running_ += eval.plan.samples;
-      Group group{GroupState::kRunning, 0, eval.plan.samples, eval.next_task, name, ""};
+      Group group{.members = eval.plan.samples,
+                  .task = eval.next_task,
+                  .eval = name,
+                  .policy = eval.plan.policy};
       if (eval.next_task == 0) eval.number = lease.group();
       ++eval.next_task;
       Issue(std::move(lease), std::move(group),
@@ -284,50 +337,67 @@ void Dispatcher::IssueEvals() {
 }
 
 // The next in the order that is worth it; after a while the next, whatever it is.
-size_t Dispatcher::NextTask() {
+size_t Dispatcher::NextTask(PolicyId policy, Line& line) {
+  TaskOrder& order = order_.Of(policy);
   for (int tries = 0; tries < kPassedOverMax; ++tries) {
-    const size_t task = order_.Next();
-    if (difficulty_.Worth(task)) return task;
+    const size_t task = order.Next();
+    if (line.difficulty.Worth(task)) return task;
     ++counters_.passed_over;
   }
-  return order_.Next();
+  return order.Next();
 }
 
+// A group for each policy in turn, so that none takes the room of the others.
 void Dispatcher::IssueTraining() {
-  while (gate_.Room() >= options_.group_size) {
-    size_t task;
-    if (!reissue_.empty()) {
-      task = reissue_.front();
-      reissue_.pop_front();
-    } else {
-      task = NextTask();
+  bool issued = true;
+  while (issued) {
+    issued = false;
+    for (auto& [policy, line] : lines_) {
+      if (!line.last_step) issued = IssueTraining(policy, line) || issued;
     }
-    IssueTask(task, 0);
   }
+}
+
+bool Dispatcher::IssueTraining(PolicyId policy, Line& line) {
+  const int64_t of_others = Running() - line.gate.running();
+  if (std::min(line.gate.Room(), line.gate.Flight() - of_others) < options_.group_size) {
+    return false;
+  }
+  size_t task;
+  if (!line.reissue.empty()) {
+    task = line.reissue.front();
+    line.reissue.pop_front();
+  } else {
+    task = NextTask(policy, line);
+  }
+  IssueTask(task, policy, 0);
+  return true;
 }
 
 // A step may wait for the session, and with it for its siblings: they do not wait for a step.
 void Dispatcher::IssueWanted() {
-  while (!wanted_.empty() && gate_.Flight() >= options_.group_size) {
-    IssueTask(wanted_.front().task, wanted_.front().session);
+  while (!wanted_.empty() && lines_.at(kSessionPolicy).gate.Flight() >= options_.group_size) {
+    IssueTask(wanted_.front().task, kSessionPolicy, wanted_.front().session);
     wanted_.pop_front();
     ++counters_.siblings;
   }
 }
 
-void Dispatcher::IssueTask(size_t task, uint64_t session) {
+void Dispatcher::IssueTask(size_t task, PolicyId policy, uint64_t session) {
   v1::GroupLease lease =
-      MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns);
+      MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns, policy);
   lease.set_seed(MixHash(options_.seed, lease.group()));
   lease.set_purpose(v1::PURPOSE_TRAIN);
-  gate_.Issued(options_.group_size);
-  Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, "", "", session},
-        std::nullopt);
+  lines_.at(policy).gate.Issued(options_.group_size);
+  Group group{.members = options_.group_size, .task = task, .session = session, .policy = policy};
+  Issue(std::move(lease), std::move(group), std::nullopt);
 }
 
 v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
-                                     const v1::Sampling& sampling, uint32_t max_turns) {
+                                     const v1::Sampling& sampling, uint32_t max_turns,
+                                     PolicyId policy) {
   v1::GroupLease lease;
+  lease.set_policy(options_.policies.NameOf(policy));
   lease.set_group(next_group_++);
   *lease.mutable_task() = task;
   KeepForAgent(*lease.mutable_task());

@@ -21,26 +21,36 @@
 #include "core/journal.h"
 #include "core/loop.h"
 #include "core/message_check.h"
+#include "core/policy_names.h"
 #include "core/topics.h"
 #include "core/version_events.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
+#include "rollout/policy_orders.h"
 #include "rollout/rollout_config.h"
 #include "rollout/task_difficulty.h"
-#include "rollout/task_order.h"
 #include "store/store_port.h"
 
 namespace tidemill {
+
+// A policy whose groups are issued: each has a gate of its own, and attempts tasks of its own.
+struct DispatchedPolicy {
+  PolicyId id = PolicyId::kMain;
+  GateOptions gate{};
+  uint64_t steps_done = 0;  // its own, when resumed
+};
 
 struct EvalPlan {
   std::string name;  // "before", "step-50"
   v1::Sampling sampling;
   uint32_t samples = 1;  // episodes a task
   uint32_t max_turns = 1;
+  PolicyId policy = PolicyId::kMain;
 };
 
 struct DispatcherOptions : RolloutConfig {
-  GateOptions gate;
+  PolicyNames policies;
+  std::vector<DispatchedPolicy> trained;  // in the order in which their groups are issued
   uint64_t seed = 1;
   double difficulty_floor = 1;        // of TaskDifficulty; 1: every task is issued in its turn
   v1::Sampling sampling;              // of training episodes
@@ -48,7 +58,7 @@ struct DispatcherOptions : RolloutConfig {
   std::vector<EvalPlan> eval_before;  // run before the first group of training
   std::vector<EvalPlan> eval_after;   // run when the learner took its last step
   std::vector<EvalPlan>
-      eval_during;                // run every eval_every_steps; "-step-N" is put behind each name
+      eval_during;  // run every eval_every_steps of the policy; "-step-N" is put behind each name
   uint64_t eval_every_steps = 0;  // 0: never
   uint32_t eval_in_flight = 512;  // episodes of evaluations running at once
   // How often in a row a task whose group was dropped through us is attempted again at once. One
@@ -65,10 +75,12 @@ struct DispatcherOptions : RolloutConfig {
   Duration group_patience = std::chrono::hours(1);
   // Read back when a run is resumed.
   uint64_t next_group = 1;
-  uint64_t steps_done = 0;
+  uint64_t other_steps_done = 0;            // of policies that are not trained any more
   std::vector<v1::GroupLease> outstanding;  // issued, no final report: issued again
-  std::vector<v1::GroupReport> in_replay;   // accepted, not used yet
-  std::vector<std::string> reissue;  // tasks whose group was dropped and that are to be tried again
+  // Accepted, not used yet, and whose.
+  std::vector<std::pair<PolicyId, v1::GroupReport>> in_replay;
+  // Tasks whose group was dropped and that are to be tried again, and by whom.
+  std::vector<std::pair<PolicyId, std::string>> reissue;
 };
 
 struct EvalTally {
@@ -133,8 +145,8 @@ class Dispatcher final : public Loop {
  public:
   // `train` and `eval` are borrowed and must outlive it.
   Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& journal,
-             const std::vector<v1::Task>& train, const std::vector<v1::Task>& eval, TaskOrder order,
-             DispatcherOptions options);
+             const std::vector<v1::Task>& train, const std::vector<v1::Task>& eval,
+             PolicyOrders order, DispatcherOptions options);
 
   std::string_view name() const override { return "dispatcher"; }
   void Attach(Waker& waker) override;
@@ -146,7 +158,7 @@ class Dispatcher final : public Loop {
   void IssueNoMore() { issue_no_more_ = true; }
 
   const DispatcherCounters& counters() const { return counters_; }
-  const AdmissionGate& gate() const { return gate_; }
+  const AdmissionGate& gate(PolicyId policy) const { return lines_.at(policy).gate; }
 
  private:
   enum class GroupState { kRunning, kAccepted, kDropped };
@@ -155,9 +167,18 @@ class Dispatcher final : public Loop {
     uint32_t revision = 0;
     uint32_t members = 0;
     size_t task = 0;
-    std::string eval;      // name of the evaluation; empty: training
-    std::string token;     // of its lease
+    std::string eval{};    // name of the evaluation; empty: training
+    std::string token{};   // of its lease
     uint64_t session = 0;  // whose siblings they are; 0: of none
+    PolicyId policy = PolicyId::kMain;
+  };
+  // A policy that is trained.
+  struct Line {
+    Line(const GateOptions& options, TaskDifficulty known) : gate(options), difficulty(known) {}
+    AdmissionGate gate;
+    TaskDifficulty difficulty;
+    std::deque<size_t> reissue{};  // tasks to attempt again first
+    bool last_step = false;
   };
   // A session of the gateway that is to be compared with attempts at its task.
   struct Wanted {
@@ -169,12 +190,13 @@ class Dispatcher final : public Loop {
     Time again_at;
   };
   struct Eval {
-    EvalPlan plan;
-    uint64_t step = 0;    // the learner's when it began
-    uint64_t number = 0;  // in the ledger; known once its first group is issued
+    EvalPlan plan{};
+    uint64_t step = 0;      // the run's when it began
+    uint64_t own_step = 0;  // the policy's
+    uint64_t number = 0;    // in the ledger; known once its first group is issued
     size_t next_task = 0;
     size_t finished_tasks = 0;
-    EvalTally result;
+    EvalTally result{};
     bool first = false;  // of the plans of its evaluation: others decide by it
   };
 
@@ -184,21 +206,26 @@ class Dispatcher final : public Loop {
   void TellSession(uint64_t session, uint32_t scored, double reward_sum);
   void SendAgain(Time now);
   void OnGroupReport(const v1::GroupReport& report);
-  void Reissue(size_t task);
+  void Reissue(const Group& group);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
   void RecordEval(const std::string& name, const Eval& eval);
   void OnStep(const v1::StepDone& step);
   void TakeStored();
   void IssueTraining();
+  bool IssueTraining(PolicyId policy, Line& line);
   void IssueWanted();
-  void IssueTask(size_t task, uint64_t session);
-  size_t NextTask();
+  void IssueTask(size_t task, PolicyId policy, uint64_t session);
+  int64_t Running() const;
+  uint64_t RunSteps() const;
+  Line& LineOf(const Group& group) { return lines_.at(group.policy); }
+  size_t NextTask(PolicyId policy, Line& line);
   void IssueEvals();
   void Issue(v1::GroupLease lease, Group group, std::optional<GroupEvaluation> evaluation);
   void Send(v1::GroupLease lease);
   v1::GroupLease MakeLease(const v1::Task& task, uint32_t members, const v1::Sampling& sampling,
-                           uint32_t max_turns);
-  void StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix);
+                           uint32_t max_turns, PolicyId policy);
+  void StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix,
+                  std::optional<PolicyId> only = {});
   bool Training() const;
 
   Bus& bus_;
@@ -207,10 +234,9 @@ class Dispatcher final : public Loop {
   Journal& journal_;
   const std::vector<v1::Task>& train_;
   const std::vector<v1::Task>& eval_;
-  TaskOrder order_;
-  TaskDifficulty difficulty_;
+  PolicyOrders order_;
   DispatcherOptions options_;
-  AdmissionGate gate_;
+  std::map<PolicyId, Line> lines_;             // of those that are trained
   std::map<std::string, size_t> task_places_;  // in train_, by id
   Outbox outbox_;
   std::map<uint64_t, Group> groups_;            // without a final report, and those just reported
@@ -219,7 +245,6 @@ class Dispatcher final : public Loop {
   Time look_at_sent_ = Time::min();
   uint64_t losses_ = 0;                  // of the bus, at the last look
   std::deque<Wanted> wanted_;            // attempted before all others
-  std::deque<size_t> reissue_;           // tasks to attempt again first
   std::map<size_t, uint32_t> reissued_;  // by task: in a row
   std::map<std::string, Eval> evals_;    // under way
   uint32_t evals_running_ = 0;           // episodes

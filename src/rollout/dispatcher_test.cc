@@ -48,12 +48,14 @@ class DispatcherTest : public testing::Test {
  protected:
   DispatcherTest() {
     EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
-    options_.gate = {.max_in_flight = 100, .batch_episodes = 8, .staleness_max_steps = 1};
+    options_.trained = {
+        {.gate = {.max_in_flight = 100, .batch_episodes = 8, .staleness_max_steps = 1}}};
     options_.group_size = 4;
   }
   void Make() {
-    dispatcher_ = std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
-                                               *TaskOrder::Make(train_, {}, 1), options_);
+    dispatcher_ = std::make_unique<Dispatcher>(
+        bus_, store_, clock_, journal_, train_, eval_,
+        PolicyOrders(*TaskOrder::Make(train_, {}, 1), options_.policies), options_);
   }
   void Step() { dispatcher_->Step(clock_.Now()); }
   std::vector<v1::GroupLease> Issued() {
@@ -75,8 +77,9 @@ class DispatcherTest : public testing::Test {
     event.mutable_group()->set_reissue(reissue);
     EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
   }
-  void StepDone(uint64_t step, bool last = false) {
+  void StepDone(uint64_t step, bool last = false, const std::string& policy = "") {
     v1::DispatchEvent event;
+    event.mutable_step()->set_policy(policy);
     event.mutable_step()->set_step(step);
     event.mutable_step()->set_last(last);
     EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
@@ -104,6 +107,64 @@ TEST_F(DispatcherTest, IssuesExactlyWhatTheGateAllowsAndNotBeforeTheLedgerHasIt)
   EXPECT_TRUE(Issued().empty());
   StepDone(1);
   EXPECT_EQ(Issued().size(), 2u);
+}
+
+// As IssuesExactlyWhatTheGateAllows, each by its own steps.
+TEST_F(DispatcherTest, EachPolicyHasAGateAndGoesThroughTheTasksOnItsOwn) {
+  options_.policies = PolicyNames({"coder", "planner"});
+  const GateOptions gate = options_.trained[0].gate;
+  options_.trained = {{.id = PolicyId{1}, .gate = gate}, {.id = PolicyId{2}, .gate = gate}};
+  options_.eval_during = {{"coder:during", {}, 2, 1, PolicyId{1}},
+                          {"planner:during", {}, 2, 1, PolicyId{2}}};
+  options_.eval_every_steps = 1;
+  Make();
+  const auto tasks_of = [](const std::vector<v1::GroupLease>& groups, const std::string& policy) {
+    std::vector<std::string> tasks;
+    for (const v1::GroupLease& group : groups) {
+      if (group.policy() == policy && group.purpose() == v1::PURPOSE_TRAIN)
+        tasks.push_back(group.task().id());
+    }
+    return tasks;
+  };
+  const std::vector<v1::GroupLease> first = Issued();
+  EXPECT_EQ(first.size(), 8u);
+  EXPECT_EQ(tasks_of(first, "coder").size(), 4u);
+  EXPECT_EQ(tasks_of(first, "coder"), tasks_of(first, "planner"));
+  StepDone(1, false, "planner");
+  const std::vector<v1::GroupLease> more = Issued();
+  EXPECT_EQ(tasks_of(more, "planner").size(), 2u);
+  EXPECT_TRUE(tasks_of(more, "coder").empty());
+  for (const v1::GroupLease& group : more) {
+    EXPECT_EQ(group.policy(), "planner") << "also of the evaluation " << group.eval_name();
+  }
+  EXPECT_EQ(more.size(), 4u) << "two of training, two of planner:during-step-1";
+  StepDone(1, false, "somebody");
+  StepDone(2, true, "coder");
+  EXPECT_TRUE(tasks_of(Issued(), "coder").empty()) << "it took its last step";
+  Report(first[0].group(), 1, 0, 4, true);
+  EXPECT_TRUE(tasks_of(Issued(), "planner").empty()) << "the credit is the coder's";
+}
+
+TEST_F(DispatcherTest, AResumedPolicyGoesOnWithItsOwnStepsAndTask) {
+  options_.policies = PolicyNames({"coder", "planner"});
+  const GateOptions gate = options_.trained[0].gate;
+  options_.trained = {{.id = PolicyId{1}, .gate = gate, .steps_done = 2},
+                      {.id = PolicyId{2}, .gate = gate, .steps_done = 1}};
+  PolicyOrders orders(*TaskOrder::Make(train_, {}, 1), options_.policies);
+  ASSERT_TRUE(orders.Seek("coder=0:4,planner=0:2,gone=7:1").ok());
+  EXPECT_EQ(orders.Cursor(), "coder=0:4,planner=0:2");
+  EXPECT_FALSE(orders.Seek("0:4").ok());
+  TaskOrder alone = *TaskOrder::Make(train_, {}, 1);
+  ASSERT_TRUE(alone.Seek("0:2").ok());
+  dispatcher_ = std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
+                                             std::move(orders), options_);
+  EXPECT_EQ(dispatcher_->gate(PolicyId{1}).steps(), 2);
+  EXPECT_EQ(dispatcher_->gate(PolicyId{2}).steps(), 1);
+  for (const v1::GroupLease& group : Issued()) {
+    if (group.policy() == "planner") {
+      EXPECT_EQ(group.task().id(), train_[alone.Next()].id());
+    }
+  }
 }
 
 TEST_F(DispatcherTest, ADroppedGroupGivesItsCreditBackOnceHoweverOftenItIsReported) {
@@ -188,7 +249,7 @@ TEST_F(DispatcherTest, AGroupTooOldForABatchIsWithdrawnAndItsTaskIssuedAgain) {
 }
 
 TEST_F(DispatcherTest, ASynchronousRunIssuesOneBatchAStep) {
-  options_.gate.staleness_max_steps = 0;
+  options_.trained[0].gate.staleness_max_steps = 0;
   Make();
   std::vector<v1::GroupLease> groups = Issued();
   ASSERT_EQ(groups.size(), 2u);
@@ -300,7 +361,7 @@ TEST_F(DispatcherTest, AResumedRunIssuesWhatWasOutstandingAgainUnderTheSameNumbe
   outstanding.mutable_task()->set_id("t3");
   options_.outstanding = {outstanding};
   options_.next_group = 10;
-  options_.steps_done = 2;
+  options_.trained[0].steps_done = 2;
   Make();
   std::vector<v1::GroupLease> groups = Issued();
   ASSERT_EQ(groups.size(), 4u) << "one of before and three new ones: (1 + 2 + 1) * 8 - 2 * 8 = 16";
@@ -367,7 +428,8 @@ TEST_F(DispatcherTest, AGroupNobodyReportsOnIsSentAgainAndCountsOnce) {
   const std::vector<v1::GroupLease> again = Issued();
   ASSERT_EQ(again.size(), groups.size() - 1) << "all but the one that was reported";
   EXPECT_EQ(again[0].SerializeAsString(), groups[1].SerializeAsString());
-  EXPECT_EQ(dispatcher_->gate().running(), static_cast<int64_t>(4 * (groups.size() - 1)));
+  EXPECT_EQ(dispatcher_->gate(PolicyId::kMain).running(),
+            static_cast<int64_t>(4 * (groups.size() - 1)));
 }
 
 TEST_F(DispatcherTest, GroupsThatTheBusLostAreSentAgainAtOnce) {

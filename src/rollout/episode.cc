@@ -30,16 +30,6 @@ v1::TurnEnd EndOf(TurnFinish finish) {
   return v1::TURN_END_UNSPECIFIED;
 }
 
-// A result that no tool gave.
-void AnswerAtOnce(TurnCall& call, v1::Outcome outcome, std::string text, int64_t now_ms) {
-  v1::ToolResult result;
-  result.set_outcome(outcome);
-  if (outcome == v1::OUTCOME_INVALID) result.set_cause(text);
-  result.set_text(std::move(text));
-  if (call.asked_ms == 0) call.asked_ms = now_ms;
-  TakeResult(call, result, now_ms);
-}
-
 }  // namespace
 
 Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
@@ -75,7 +65,7 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   streams_ = watches && talk_->Watches();
 }
 
-TurnParams Episode::NextTurnParams() const {
+Result<TurnParams> Episode::NextTurnParams() {
   const v1::Sampling& sampling = group_->lease.sampling();
   TurnParams turn;
   turn.sampling.temperature = static_cast<float>(sampling.temperature());
@@ -85,6 +75,9 @@ TurnParams Episode::NextTurnParams() const {
   turn.max_new_tokens = static_cast<int32_t>(sampling.max_turn_tokens());
   turn.stop_ids = protocol_.stop_ids();
   turn.seed = MixHash(group_->lease.seed(), member_);
+  if (sampling.constraint().empty()) return turn;
+  TM_ASSIGN_OR_RETURN(turn.controls.constraint, talk_->TurnConstraint());
+  turn.controls.record_support = true;
   return turn;
 }
 
@@ -102,16 +95,20 @@ EpisodeActions Episode::Begin(int64_t now_ms) {
                       std::to_string(group_->max_context),
                   now_ms);
   }
+  Result<TurnParams> turn = NextTurnParams();
+  if (!turn.ok()) return GiveUp(Failure::kPrompt, turn.status().message(), now_ms);
   trajectory_.add_turns();
   OpenTurn(now_ms);
   EpisodeActions actions;
   actions.generate = true;
-  actions.turn = NextTurnParams();
+  actions.turn = std::move(*turn);
   return actions;
 }
 
 void Episode::OpenTurn(int64_t now_ms) {
-  trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_started_ms(now_ms);
+  v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
+  turn.set_started_ms(now_ms);
+  turn.set_policy(group_->lease.policy());
   calls_.Open();
   interrupted_ = false;
   if (!streams_) return;
@@ -160,6 +157,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
   if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
+  if (!output.experts.empty()) FillExperts(output.experts, 0, *turn.mutable_experts());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& stored = *turn.add_versions();
     stored.set_version(run.version);
@@ -213,32 +211,27 @@ void Episode::WriteAnswer(const std::string& text) {
 
 TurnCall Episode::MakeCall(const RequestedCall& call, size_t index) const {
   TurnCall made;
-  v1::ToolRequest& request = made.request;
-  request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) +
-                         "." + std::to_string(group_->attempt) + ".t" +
-                         std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) +
-                         "@" + group_->worker);
-  request.set_cancel_token(CancelToken());
-  *request.mutable_episode() = trajectory_.id();
-  request.set_tool(call.tool);
   std::string arguments = call.arguments_json;
   const BackgroundTool background = BackgroundOf(limits_, call.tool);
   if (background.use != BackgroundUse::kNever && !checking_answer_) {
     const bool wished = TakeBackgroundWish(arguments);
     made.background = wished || background.use == BackgroundUse::kAlways;
   }
+  v1::ToolRequest& request = made.request;
+  request = RequestFor(task(), trajectory_.id(), call.tool, std::move(arguments));
+  request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) +
+                         "." + std::to_string(group_->attempt) + ".t" +
+                         std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) +
+                         "@" + group_->worker + "#" + std::to_string(group_->begun));
+  request.set_cancel_token(CancelToken());
   request.set_background(made.background);
-  request.set_arguments_json(std::move(arguments));
-  *request.mutable_limits() = task().limits();
-  if (call.tool == "run_tests" && task().has_examples())
-    *request.mutable_grading() = task().examples();
   request.set_keep_box(!checking_answer_ && !made.background);
-  request.set_root(task().root());
   return made;
 }
 
 std::string Episode::CancelToken() const {
-  return TokenFor(group_->secret, "cancel " + TrajectoryKey::From(trajectory_.id()).ToString());
+  return TokenFor(group_->secret, "cancel " + TrajectoryKey::From(trajectory_.id()).ToString() +
+                                      "#" + std::to_string(group_->begun));
 }
 
 EpisodeActions Episode::StartCalls(int64_t now_ms) {
@@ -503,6 +496,8 @@ EpisodeActions Episode::Reply(TurnReplies replies, EpisodeActions actions, int64
   if (static_cast<int64_t>(tokens) + 1 > group_->max_context) {
     return Finish(v1::EPISODE_END_CONTEXT, std::move(actions), now_ms);
   }
+  Result<TurnParams> turn = NextTurnParams();
+  if (!turn.ok()) return GiveUp(Failure::kPrompt, turn.status().message(), now_ms);
   tokens_ = tokens;
   auto& ids = next->anew ? *trajectory_.add_turns()->mutable_prompt_ids()
                          : *before.mutable_observation_ids();
@@ -513,7 +508,7 @@ EpisodeActions Episode::Reply(TurnReplies replies, EpisodeActions actions, int64
   actions.generate = true;
   actions.append = std::move(next->ids);
   actions.anew = next->anew;
-  actions.turn = NextTurnParams();
+  actions.turn = std::move(*turn);
   return actions;
 }
 
@@ -536,6 +531,7 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
       *trajectory_.add_turns() = std::move(turn);
     }
   }
+  RecordAgentCalls(outcome.calls);
   if (outcome.reward) *trajectory_.mutable_environment() = std::move(*outcome.reward);
   tree_ = std::move(outcome.tree);
   for (const v1::File& file : tree_.files()) {
@@ -546,10 +542,30 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
   return Finish(outcome.end, {}, now_ms);
 }
 
+// Each stands in the newest turn that was over when it was made; without a turn, in the log.
+void Episode::RecordAgentCalls(const std::vector<v1::ToolCall>& calls) {
+  for (const v1::ToolCall& call : calls) {
+    if (call.answered_ms() > 0 && !call.cancelled() && !IsJobTool(call.tool())) {
+      clock_.Call(call.asked_ms(), call.queue_ms(), call.answered_ms());
+    }
+    if (trajectory_.turns().empty()) {
+      *trajectory_.mutable_log()->add_calls() = call;
+      continue;
+    }
+    int last = 0;
+    for (int i = 0; i < trajectory_.turns_size(); ++i) {
+      if (trajectory_.turns(i).finished_ms() <= call.asked_ms()) last = i;
+    }
+    v1::Turn& turn = *trajectory_.mutable_turns(last);
+    *turn.add_calls() = call;
+    const bool waited = call.handle().empty() && call.answered_ms() > 0;
+    if (waited) turn.set_observed_ms(std::max(turn.observed_ms(), call.answered_ms()));
+  }
+}
+
 EpisodeActions Episode::Finish(v1::EpisodeEnd end, EpisodeActions actions, int64_t now_ms) {
   for (std::string& id : calls_.TakeBack()) actions.cancels.push_back(std::move(id));
-  const bool ours = end == v1::EPISODE_END_GIVEN_UP;
-  if (!ours && limits_.awaits_at_end() && jobs_.running() > 0) {
+  if (end != v1::EPISODE_END_GIVEN_UP && limits_.awaits_at_end() && jobs_.running() > 0) {
     ending_ = end;
     AskToBeWoken(actions, now_ms);
     return actions;

@@ -28,6 +28,9 @@ struct EpisodeGroup {
   v1::GroupLease lease;
   uint32_t attempt = 1;
   std::string worker;
+  // Counts the groups that the worker began: the same group may come to it twice, and the second
+  // time its episodes ask other questions.
+  uint64_t begun = 0;
   int64_t opened_ms = 0;  // EpisodeOpening::wall_ms
   std::vector<TokenId> prompt;
   Status prompted = Ok();  // else the template refused the task, and there are no prompts
@@ -38,6 +41,7 @@ struct EpisodeGroup {
     return prompts.empty() ? prompt : prompts[member];
   }
   int32_t max_context = 0;
+  PolicyId policy = PolicyId::kMain;  // lease.policy(): draws the turns
   std::string secret;  // of the worker: what tokens of its cancellations are made from
 };
 
@@ -99,7 +103,7 @@ class Episode {
 
   const v1::Task& task() const { return group_->lease.task(); }
   bool LastTurn() const;
-  TurnParams NextTurnParams() const;
+  Result<TurnParams> NextTurnParams();
   void OpenTurn(int64_t now_ms);
   void MayInterrupt(EpisodeActions& actions);
   EpisodeActions StartCalls(int64_t now_ms);
@@ -119,6 +123,7 @@ class Episode {
   TurnCall MakeCall(const RequestedCall& call, size_t index) const;
   void WriteAnswer(const std::string& text);
   void RecordCalls();
+  void RecordAgentCalls(const std::vector<v1::ToolCall>& calls);
 
   std::shared_ptr<const EpisodeGroup> group_;
   const AgentProtocol& protocol_;

@@ -100,7 +100,7 @@ TEST_F(EpisodeBackgroundTest, ACallBeginsWithItsLastTokenAndIsNotSentAgain) {
   EXPECT_THAT(Draw({7, 8}, 1010).calls, IsEmpty());
   const EpisodeActions early = Draw({20, 8}, 1020);
   ASSERT_THAT(Tools(early), ElementsAre("compile"));
-  EXPECT_EQ(early.calls[0].request.request_id(), "7.0.1.t1.c0@w");
+  EXPECT_EQ(early.calls[0].request.request_id(), "7.0.1.t1.c0@w#0");
   const EpisodeActions second = Draw({21}, 1030);
   ASSERT_THAT(Tools(second), ElementsAre("lint"));
   EXPECT_THAT(Answer(early.calls[0], "compiled", 1040).calls, IsEmpty());

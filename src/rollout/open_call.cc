@@ -6,6 +6,18 @@
 
 namespace tidemill {
 
+v1::ToolRequest RequestFor(const v1::Task& task, const v1::TrajectoryId& episode,
+                           const std::string& tool, std::string arguments_json) {
+  v1::ToolRequest request;
+  *request.mutable_episode() = episode;
+  request.set_tool(tool);
+  request.set_arguments_json(std::move(arguments_json));
+  *request.mutable_limits() = task.limits();
+  if (tool == "run_tests" && task.has_examples()) *request.mutable_grading() = task.examples();
+  request.set_root(task.root());
+  return request;
+}
+
 bool FailedThroughUs(const v1::ToolResult& result) {
   return result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED;
 }
@@ -48,6 +60,15 @@ v1::ToolCall RecordOf(const OpenCall& call) {
   record.set_answered_ms(call.answered_ms);
   record.set_asked_token(call.asked_token);
   return record;
+}
+
+void AnswerAtOnce(OpenCall& call, v1::Outcome outcome, std::string text, int64_t now_ms) {
+  v1::ToolResult result;
+  result.set_outcome(outcome);
+  if (outcome == v1::OUTCOME_INVALID) result.set_cause(text);
+  result.set_text(std::move(text));
+  if (call.asked_ms == 0) call.asked_ms = now_ms;
+  TakeResult(call, result, now_ms);
 }
 
 }  // namespace tidemill

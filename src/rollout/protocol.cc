@@ -98,6 +98,10 @@ Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
                                                    const Tokenizer& tokenizer,
                                                    const std::string& words,
                                                    const ProtocolOptions& options) {
+  if (options.constrain_calls && name != "chat" && name != "hermes") {
+    return Invalid("rollout.constrain = \"tools\" needs model.protocol = \"chat\", not \"" +
+                   std::string(name) + "\", which has no tool calls");
+  }
   if (name == "compact") return NewCompactProtocol(tokenizer);
   if (name != "chat" && name != "hermes" && name != "answer") {
     return Invalid("unknown agent protocol \"" + std::string(name) +

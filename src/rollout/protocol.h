@@ -13,6 +13,7 @@
 
 #include "conversation/prompt.h"
 #include "core/status.h"
+#include "engine/constraint/constraint.h"
 #include "engine/engine.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/episode_limits.h"
@@ -79,6 +80,10 @@ class EpisodeTalk {
                                      size_t max_tokens) = 0;
   // Whether the calls of a turn can be found before it is over, by Watch for the turn that is drawn
   // next.
+  // What the next turn is held to; null: nothing. kInvalid: it cannot be.
+  virtual Result<std::shared_ptr<const Constraint>> TurnConstraint() {
+    return std::shared_ptr<const Constraint>();
+  }
   virtual bool Watches() const { return false; }
   virtual std::unique_ptr<TurnWatch> Watch() { return nullptr; }
 };
@@ -129,6 +134,8 @@ struct ProtocolOptions {
   std::string system_prompt{};       // of the chat protocols; empty: chat has its own, answer none
   std::string model_dir{};           // of config.json; empty: where the tokenizer is
   std::string tool_format = "auto";  // ModelChatOptions::tool_format
+  // Turns are held to well-formed calls of the task's tools. Of the chat protocol alone.
+  bool constrain_calls = false;
 };
 
 // "chat" ("hermes" is its earlier name): the model's own template and tool format, as it is served.

@@ -44,6 +44,11 @@ struct RolloutConfig {
                  "one; 0: from all",
           .min = 0,
           .max = 1});
+  TM_KEY(
+      std::string, constrain, "none",
+      {.doc = "tools: turns are drawn so that their tool calls are well formed and satisfy their "
+              "schemas; the learner normalises over what each token was drawn from",
+       .choices = {"none", "tools"}});
   TM_KEY(uint32_t, observation_tokens, 512,
          {.doc = "Maximum number of tokens of tool results appended after a turn",
           .min = 1,
@@ -81,6 +86,7 @@ struct RolloutConfig {
           .min = 1,
           .max = 65536});
 
+  bool constrains_calls() const { return constrain == "tools"; }
   bool delivers_now() const { return deliver == "now"; }
   bool awaits_at_end() const { return on_submit == "wait"; }
   // A call given up makes the episode stale; false: the agent is told.

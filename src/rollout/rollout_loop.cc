@@ -130,6 +130,7 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   shared->lease = group;
   shared->attempt = lease.deliveries;
   shared->worker = options_.worker;
+  shared->begun = ++groups_begun_;
   shared->secret = options_.secret;
   shared->max_context = options_.max_context;
   if (group.max_context_tokens() > 0) {
@@ -137,7 +138,9 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
         std::min(shared->max_context, static_cast<int32_t>(group.max_context_tokens()));
   }
   shared->opened_ms = clock_.WallMs();
-  shared->prompted = PutPrompts(protocol_, *shared);
+  const auto policy = options_.policies.Find(group.policy());
+  if (policy.ok()) shared->policy = *policy;
+  shared->prompted = policy.ok() ? PutPrompts(protocol_, *shared) : policy.status();
   if (!shared->prompted.ok()) shared->prompts.clear(), shared->cases.clear();
   leases_.Hold(group.group(), std::move(lease), now);
   Group& entry = groups_[group.group()];
@@ -240,6 +243,7 @@ void RolloutLoop::Generate(EpisodeNumber number, EpisodeActions actions) {
     if (group.shared->prompts.empty()) start.share_group = running.group;
   }
   start.id = running.sequence;
+  start.policy = group.shared->policy;
   start.stream = running.episode.streams() && engine_.episode_feed() != nullptr;
   start.readers = TurnReaders::kEpisodes;
   running.started = true;

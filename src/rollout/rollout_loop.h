@@ -23,6 +23,7 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "core/number_range.h"
+#include "core/policy_names.h"
 #include "engine/engine_port.h"
 #include "rollout/agent_port.h"
 #include "rollout/episode.h"
@@ -41,6 +42,7 @@ struct RolloutOptions {
       4;               // deliveries of a group after which it is dropped: it ends its workers
   std::string secret;  // of this worker: what tokens of its requests are made from
   MessageLimits messages;
+  PolicyNames policies;  // that the engine has
 };
 
 // Read from any thread.
@@ -195,6 +197,7 @@ class RolloutLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;  // by group
   std::unordered_map<uint64_t, Group> groups_;
+  uint64_t groups_begun_ = 0;
   std::unordered_map<EpisodeNumber, Running> episodes_;
   std::unordered_map<SequenceId, EpisodeNumber> of_sequence_;  // of the engine's
   Questions<EpisodeNumber> calls_;

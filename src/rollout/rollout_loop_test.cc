@@ -160,6 +160,35 @@ TEST_F(RolloutLoopTest, AResultIsTakenOnlyFromWhoWasAsked) {
   EXPECT_EQ(engine_.continued.size(), 1u);
 }
 
+// A learner that goes on sends a group again that nobody reported on, under the same number.
+TEST_F(RolloutLoopTest, AGroupThatComesTwiceAsksUnderOtherNames) {
+  std::vector<v1::ToolRequest> first;
+  for (int delivery = 0; delivery < 2; ++delivery) {
+    Send(1);
+    for (int turn = 0; turn < 3; ++turn) {
+      engine_.Finish(engine_.started.back());
+      Step();
+      for (const Lease& lease : bus_.Receive(kToolsCompileTopic, 10).value()) {
+        v1::ToolRequest request;
+        ASSERT_TRUE(request.ParseFromString(lease.body));
+        for (const v1::ToolRequest& earlier : first) {
+          EXPECT_NE(request.request_id(), earlier.request_id());
+          EXPECT_NE(request.cancel_token() == earlier.cancel_token(), delivery == 1);
+        }
+        if (delivery == 0) first.push_back(request);
+        v1::ToolResult result;
+        result.set_request_id(request.request_id()), result.set_token(request.token());
+        *result.mutable_episode() = request.episode();
+        result.set_outcome(v1::OUTCOME_OK);
+        EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
+      }
+      Step();
+    }
+  }
+  EXPECT_EQ(engine_.started.size(), 2u);
+  EXPECT_FALSE(first.empty());
+}
+
 TEST_F(RolloutLoopTest, APromptThatIsWrittenAnewIsANewSequence) {
   protocol_.anew = true;
   Send(2);

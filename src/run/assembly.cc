@@ -25,8 +25,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
                        ResumeState& resumed) {
   Loops loops;
   if (here.learner) {
-    TM_ASSIGN_OR_RETURN(TaskOrder order,
+    TM_ASSIGN_OR_RETURN(TaskOrder begin,
                         TaskOrder::Make(*p.train_tasks, config.tasks.weights, config.run.seed));
+    PolicyOrders order(std::move(begin), options.dispatcher.policies);
     if (!resumed.cursor.empty()) TM_RETURN_IF_ERROR(order.Seek(resumed.cursor));
     options.dispatcher.listeners = options.learner.listeners = p.versions;
     options.learner.release = p.release;
@@ -47,9 +48,12 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     if (p.teacher != nullptr) {
       loops.teacher = std::make_unique<TeacherLoop>(*p.bus, *p.teacher, std::move(options.teacher));
     }
-    if (p.trainer != nullptr) {
-      loops.learner = std::make_unique<LearnerLoop>(*p.bus, *p.learner_store, *p.trainer,
-                                                    *p.journal, std::move(options.learner));
+    if (!p.trainers.empty()) {
+      for (LearnedPolicy& policy : options.learner.trained) {
+        policy.trainer = p.trainers.at(policy.id);
+      }
+      loops.learner = std::make_unique<LearnerLoop>(*p.bus, *p.learner_store, *p.journal,
+                                                    std::move(options.learner));
     }
   }
   if (here.rollout) {
@@ -58,6 +62,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     loops.gateway = p.gateway;
     loops.sessions = p.sessions;
     loops.episodes = p.episodes;
+    loops.mcp = p.mcp;
     loops.releases = p.releases;
   }
   if (here.tools) {
@@ -81,7 +86,7 @@ std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
   for (Loop* loop : std::initializer_list<Loop*>{
            learner.get(), dispatcher.get(), rollout.get(), tools.get(), reward.get(), judge.get(),
-           replay.get(), memory.get(), teacher.get(), gateway, sessions, episodes, releases}) {
+           replay.get(), memory.get(), teacher.get(), gateway, sessions, episodes, mcp, releases}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;

@@ -8,6 +8,7 @@
 // is a port; the rest is made here.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -39,10 +40,10 @@ struct Ports {
   const CasesState* cases = nullptr;  // of earlier processes; not null where memory_store is not
   CaseShelf* shelf = nullptr;         // where memory is, for others to look; may be null
   KeyPort* keys = nullptr;            // of memory; null: cases are found without keys
-  TrainerPort* trainer = nullptr;     // null: nothing is trained
-  VersionListeners versions;          // who decides by what becomes of the policy's versions
-  ReleasePort* release = nullptr;     // where sessions are answered from a released version
-  TeacherPort* teacher = nullptr;     // may be null where the objective needs none
+  std::map<PolicyId, TrainerPort*> trainers;  // empty: nothing is trained
+  VersionListeners versions;       // who decides by what becomes of the policy's versions
+  ReleasePort* release = nullptr;  // where sessions are answered from a released version
+  TeacherPort* teacher = nullptr;  // may be null where the objective needs none
   const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;
   const TaskBook* book = nullptr;
   // rollout
@@ -52,6 +53,7 @@ struct Ports {
   Loop* gateway = nullptr;      // answers clients and agents; these may be null
   Loop* sessions = nullptr;     // with live.on: records and learns from what clients do
   Loop* episodes = nullptr;     // records what agents do
+  Loop* mcp = nullptr;          // has their calls of the task's tools
   Loop* releases = nullptr;     // with live.release: decides which version clients get
   // tools
   ToolPort* tools = nullptr;
@@ -65,7 +67,7 @@ struct Loops {
   std::unique_ptr<LearnerLoop> learner;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<RolloutLoop> rollout;
-  Loop *gateway = nullptr, *sessions = nullptr, *episodes = nullptr,
+  Loop *gateway = nullptr, *sessions = nullptr, *episodes = nullptr, *mcp = nullptr,
        *releases = nullptr;  // as in Ports
   std::unique_ptr<ToolLoop> tools;
   std::unique_ptr<RewardLoop> reward;

@@ -20,8 +20,10 @@ namespace fs = std::filesystem;
 void BestCheckpoint::Take(const JournalEntry& entry) {
   const auto name = entry.words.find("name");
   const auto rate = entry.numbers.find("pass_rate");
-  const auto steps = entry.numbers.find("step");
+  const auto steps = entry.numbers.find(policy_.empty() ? "step" : "policy_step");
+  const auto policy = entry.words.find("policy");
   if (steps == entry.numbers.end()) return;
+  if ((policy == entry.words.end() ? "" : policy->second) != policy_) return;
   if (entry.kind == "checkpoint") {
     const auto found = waiting_.find(static_cast<int64_t>(steps->second));
     if (found != waiting_.end()) Measured(found->first, found->second);

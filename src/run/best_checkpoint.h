@@ -1,4 +1,4 @@
-// Marks the checkpoint with the highest pass rate: checkpoints/best is a link to it.
+// Marks the checkpoint of a policy with the highest pass rate: checkpoints/best is a link to it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,9 @@ namespace tidemill {
 // Belongs to one thread.
 class BestCheckpoint {
  public:
-  explicit BestCheckpoint(std::string folder) : folder_(std::move(folder)) {}
+  // `policy`: as entries of the journal name it in a run of several; empty: there is one.
+  explicit BestCheckpoint(std::string folder, std::string policy = "")
+      : folder_(std::move(folder)), policy_(std::move(policy)) {}
 
   // An evaluation ("eval") of the main kind (not greedy, not with other turns). Where there is a
   // checkpoint of the step it measured and none before was better, the link goes there. The pass
@@ -25,6 +27,7 @@ class BestCheckpoint {
   void Measured(int64_t step, double pass_rate);
 
   const std::string folder_;
+  const std::string policy_;
   std::map<int64_t, double> waiting_;  // pass rates by step, the newest few
 };
 

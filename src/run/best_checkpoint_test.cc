@@ -34,6 +34,23 @@ class BestCheckpointTest : public ::testing::Test {
   BestCheckpoint best_{directory_.path()};
 };
 
+TEST_F(BestCheckpointTest, EachPolicyHasItsOwnByItsOwnSteps) {
+  BestCheckpoint coder(directory_.path(), "coder");
+  Make("step-00000002"), Make("step-00000004");
+  const auto eval = [&](const std::string& policy, int run_step, int step, double rate) {
+    JournalEntry entry = Eval(step, rate);
+    entry.numbers["step"] = run_step, entry.numbers["policy_step"] = step;
+    entry.words["policy"] = policy;
+    entry.words["name"] = policy + ":" + entry.words["name"];
+    coder.Take(entry);
+  };
+  eval("coder", 4, 2, 0.25);
+  eval("planner", 8, 4, 0.75);
+  EXPECT_EQ(Best(), "step-00000002");
+  eval("coder", 9, 4, 0.5);
+  EXPECT_EQ(Best(), "step-00000004");
+}
+
 TEST_F(BestCheckpointTest, IsTheOneWithTheHighestPassRateAlsoWhereItIsWrittenAfterItsEvaluation) {
   Make("step-00000005");
   best_.Take(Eval(5, 0.25));

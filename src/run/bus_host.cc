@@ -40,7 +40,7 @@ Status BusHost::Open() {
 }
 
 BusHost::~BusHost() {
-  RedisBus* const fleet = process_.request.fleet;
+  BrokerBus* const fleet = process_.request.fleet;
   if (fleet == nullptr) return;
   fleet->UnsubscribeAll();
   for (const std::string& topic : OwnTopics()) (void)fleet->Remove(topic);

@@ -1,12 +1,12 @@
-// The bus of a process: in memory, on Redis, or for the learner of a fleet both.
+// The bus of a process: in memory, on a broker, or for the learner of a fleet both.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bus/broker_bus.h"
 #include "bus/memory/memory_bus.h"
-#include "bus/redis/redis_bus.h"
 #include "bus/split_bus.h"
 #include "run/process.h"
 

@@ -6,9 +6,27 @@ namespace tidemill {
 namespace {
 
 bool Holds(const std::vector<std::string>& words, std::string_view what) {
-  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return word.find(what) != std::string::npos;
-  });
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return word.find(what) != std::string::npos; });
+}
+
+// What computes the same in engine and learner, and what does not.
+Status CheckNumbers(const RunConfig& c, const Binder& b) {
+  const EngineConfig& e = c.engine;
+  if (!e.own() && e.weights != "float32") {
+    return b.Error("engine.weights", "is for engine.backend = \"own\"");
+  }
+  const bool whole = c.learner.lora_rank == 0 && c.model.adapter.empty();
+  const bool here = e.own() && c.learner.own() && c.learner.ranks == 1;
+  if (c.learner.balance_bias > 0 && (!whole || !here || c.learner.recompute)) {
+    return b.Error("learner.balance_bias",
+                   "is above 0, which is for all weights in an engine and one learner of our own, "
+                   "without recomputation");
+  }
+  if (c.learner.balance_loss > 0 && c.learner.recompute) {
+    return b.Error("learner.balance_loss", "is above 0, which learner.recompute = true has not");
+  }
+  return Ok();
 }
 
 Status CheckServers(const RunConfig& c, const Binder& b) {
@@ -24,6 +42,11 @@ Status CheckServers(const RunConfig& c, const Binder& b) {
   }
   if (!e.command.empty() && !Holds(e.command, "{port}")) {
     return b.Error("engine.command", "must have {port}, where a server is told its port");
+  }
+  if (c.rollout.constrains_calls()) {
+    return b.Error("rollout.constrain",
+                   "is \"tools\", which needs engine.backend = \"own\": a server does not say "
+                   "what a token was drawn from");
   }
   if (e.versions > 1) {
     return b.Error("engine.versions",
@@ -62,6 +85,7 @@ Status CheckRanks(const RunConfig& c, const Binder& b) {
 }  // namespace
 
 Status CheckBackends(const RunConfig& config, const Binder& binder) {
+  TM_RETURN_IF_ERROR(CheckNumbers(config, binder));
   TM_RETURN_IF_ERROR(CheckServers(config, binder));
   return CheckRanks(config, binder);
 }

@@ -3,8 +3,10 @@
 #include <cctype>
 #include <set>
 
-#include "http/http_peer.h"
+#include "environments/environment_driver.h"
+#include "environments/model_words.h"
 #include "run/check_backends.h"
+#include "run/policies.h"
 #include "run/run_config.h"
 
 namespace tidemill {
@@ -134,14 +136,22 @@ Status CheckEnvironments(const RunConfig& config, const Binder& binder) {
     if (one.urls.empty() == one.command.empty()) {
       return binder.Error("environment", name + "needs urls or a command, and not both");
     }
+    const auto asks = [](const std::string& word) {
+      return word.find(kModelKeyWord) != std::string::npos;
+    };
+    const bool has_key = std::any_of(one.command.begin(), one.command.end(), asks);
+    if (has_key != (one.mode == "agent") || (has_key && one.slots > 1)) {
+      return binder.Error("environment", name +
+                                             "mode \"agent\" needs a command with {model_key} "
+                                             "and slots = 1, other modes have no such key");
+    }
     const auto same = [&](const EnvironmentConfig& other) { return other.name == one.name; };
     if (std::count_if(config.environments.begin(), config.environments.end(), same) > 1) {
       return binder.Error("environment", name + "there are two of this name");
     }
     for (const std::string& url : one.urls) {
-      const auto read = ParseHttpUrl(url);
-      if (read.ok() && !read->tls) continue;
-      return binder.Error("environment", name + url + " is no http://HOST:PORT");
+      if (ParseEnvironmentUrl(url).ok()) continue;
+      return binder.Error("environment", name + url + " is no http://HOST:PORT, tcp://HOST:PORT");
     }
   }
   return Ok();
@@ -206,6 +216,14 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
   return Ok();
 }
 
+// Each rank of ours would ask a program of its own, and they must not disagree.
+Status CheckGroupCommand(const RunConfig& config, const Binder& binder) {
+  if (config.learner.group_command.empty() || !config.learner.own() || config.learner.ranks == 1) {
+    return Ok();
+  }
+  return binder.Error("learner.group_command", "needs learner.ranks = 1, or backend = \"fsdp2\"");
+}
+
 }  // namespace
 
 Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
@@ -231,11 +249,15 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
         "staleness.hard_max_steps",
         "is less than staleness.max_steps: episodes would be too old when they are used");
   }
-  TM_RETURN_IF_ERROR(CheckReplay(config, binder));
+  TM_RETURN_IF_ERROR(CheckPolicies(config, binder));
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    TM_RETURN_IF_ERROR(CheckReplay(policy.config, binder));
+  }
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));
   TM_RETURN_IF_ERROR(CheckEnvironments(config, binder));
   TM_RETURN_IF_ERROR(CheckTeacher(config, binder));
+  TM_RETURN_IF_ERROR(CheckGroupCommand(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
   if (config.reward.weights.count("command") != 0 && config.reward.command.empty()) {
     return binder.Error("reward.weights", "names \"command\", but reward.command is empty");

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/policies.h"
 #include "run/run_config.h"
 
 namespace tidemill {
@@ -19,6 +20,56 @@ std::string CheckOf(const std::vector<std::string>& settings) {
     EXPECT_TRUE(set.ok()) << set.ToString();
   }
   return CheckRunConfig(config, binder).message();
+}
+
+TEST(CheckConfig, WhatSeveralPoliciesCannotBeTogetherWithIsRefusedByName) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"policy.coder.rank=4", "policy.planner.rank=8"});
+    return CheckOf(more);
+  };
+  EXPECT_EQ(with({}), "");
+  EXPECT_EQ(with({"policy.default.train=false"}), "");
+  EXPECT_EQ(CheckOf({"policy.coder.learning_rate=0.01", "learner.lora_rank=4"}), "");
+  EXPECT_THAT(CheckOf({"policy.coder.learning_rate=0.01"}), HasSubstr("coder has no rank"));
+  EXPECT_THAT(with({"policy.judge.train=false"}), HasSubstr("judge is not trained"));
+  EXPECT_THAT(CheckOf({"policy.default.train=false"}), HasSubstr("none of the policies"));
+  EXPECT_THAT(with({"policy.best.rank=2"}), HasSubstr("best is a name in the folder"));
+  EXPECT_THAT(with({"learner.ranks=2"}), HasSubstr("learner.ranks above 1"));
+  EXPECT_THAT(with({"live.on=true"}), HasSubstr("live.on"));
+  EXPECT_THAT(with({"model.adapter=there"}), HasSubstr("model.adapter"));
+  EXPECT_THAT(with({"agent.preset=codex"}), HasSubstr("[agent]"));
+  EXPECT_THAT(with({"learner.backend=fsdp2"}), HasSubstr("learner.backend"));
+  EXPECT_THAT(with({"engine.backend=vllm", "engine.urls=http://there", "engine.folder=there"}),
+              HasSubstr("engine.backend"));
+  EXPECT_THAT(with({"policy.coder.max_steps=9"}), HasSubstr("coder.hard_max_steps"));
+}
+
+TEST(CheckConfig, APolicyIsToldWhatItsTableSaysAndElseWhatTheLearnerIs) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  const std::string alone = binder.ToToml("");
+  ASSERT_EQ(PoliciesOf(config).size(), 1u);
+  EXPECT_EQ(PolicyNamesOf(config).size(), 1u);
+  for (const char* setting :
+       {"learner.lora_rank=4", "learner.learning_rate=0.01", "run.steps=10",
+        "policy.planner.rank=8", "policy.coder.learning_rate=0.5", "policy.default.train=false"}) {
+    ASSERT_TRUE(binder.Set(setting).ok());
+  }
+  EXPECT_EQ(alone.find("policy"), std::string::npos) << "a run with one policy has no such table";
+  const std::vector<RunPolicy> policies = PoliciesOf(config);
+  ASSERT_EQ(policies.size(), 3u);
+  EXPECT_EQ(policies[0].id, PolicyId::kMain);
+  EXPECT_FALSE(policies[0].trained);
+  EXPECT_EQ(policies[0].config.learner.lora_rank, 0u) << "the base alone";
+  EXPECT_EQ(policies[1].name, "coder");
+  EXPECT_EQ(policies[1].config.learner.lora_rank, 4u);
+  EXPECT_EQ(policies[1].config.learner.learning_rate, 0.5);
+  EXPECT_EQ(policies[2].name, "planner");
+  EXPECT_EQ(policies[2].config.learner.lora_rank, 8u);
+  EXPECT_EQ(policies[2].config.learner.learning_rate, 0.01);
+  EXPECT_EQ(*PolicyNamesOf(config).Find("planner"), policies[2].id);
+  EXPECT_EQ(RunStepsOf(config), 20u);
 }
 
 TEST(CheckConfig, WhatMemoryCannotDoIsRefusedByName) {

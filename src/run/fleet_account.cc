@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "bus/redis/redis_inspector.h"
+#include "bus/broker.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
 
@@ -12,7 +12,7 @@ namespace tidemill {
 namespace {
 
 // Until every worker that is there has told what it did since we began to wait.
-Status WaitForBeats(RedisInspector& inspector, const std::string& run) {
+Status WaitForBeats(RunInspector& inspector, const std::string& run) {
   const RealClock clock;
   const Time began = clock.Now();
   while (true) {
@@ -47,24 +47,24 @@ bool FleetAccount::Knows(const GroupBooks::Open& group) const {
 }
 
 Result<FleetAccount> GatherFleet(const std::string& url, const std::string& run) {
-  TM_ASSIGN_OR_RETURN(RedisInspector inspector, RedisInspector::Connect(url));
-  TM_RETURN_IF_ERROR(WaitForBeats(inspector, run));
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<RunInspector> inspector, ConnectInspector(url));
+  TM_RETURN_IF_ERROR(WaitForBeats(*inspector, run));
   FleetAccount account;
-  TM_ASSIGN_OR_RETURN(account.totals, inspector.Totals(run));
+  TM_ASSIGN_OR_RETURN(account.totals, inspector->Totals(run));
   // In the order in which a group passes them: what moves on meanwhile is seen where it went.
-  TM_RETURN_IF_ERROR(inspector.ForEachMessage(run, kGroupsTopic, [&](std::string_view body) {
+  TM_RETURN_IF_ERROR(inspector->ForEachMessage(run, kGroupsTopic, [&](std::string_view body) {
     v1::GroupLease group;
     if (group.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
       account.groups.insert(group.group());
     }
   }));
-  TM_RETURN_IF_ERROR(inspector.ForEachMessage(run, kGivenUpTopic, [&](std::string_view body) {
+  TM_RETURN_IF_ERROR(inspector->ForEachMessage(run, kGivenUpTopic, [&](std::string_view body) {
     v1::GroupGivenUp given_up;
     if (given_up.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
       account.groups.insert(given_up.group());
     }
   }));
-  TM_RETURN_IF_ERROR(inspector.ForEachMessage(run, kTrajectoriesTopic, [&](std::string_view body) {
+  TM_RETURN_IF_ERROR(inspector->ForEachMessage(run, kTrajectoriesTopic, [&](std::string_view body) {
     v1::Trajectory trajectory;
     if (trajectory.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
       account.trajectories[trajectory.id().group()].insert(trajectory.id().member());

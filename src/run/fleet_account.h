@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "bus/redis/redis_roster.h"
+#include "bus/roster.h"
 #include "core/status.h"
 #include "observe/fleet_busy.h"
 #include "run/run_snapshot.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bus/broker.h"
 #include "core/log.h"
 #include "run/fleet_account.h"
 
@@ -47,9 +48,7 @@ void FleetWatch::Run() {
 
 Status FleetWatch::Read() {
   if (inspector_ == nullptr) {
-    TM_ASSIGN_OR_RETURN(RedisInspector connected,
-                        RedisInspector::Connect(url_, std::chrono::seconds(2)));
-    inspector_ = std::make_unique<RedisInspector>(std::move(connected));
+    TM_ASSIGN_OR_RETURN(inspector_, ConnectInspector(url_, std::chrono::seconds(2)));
   }
   TM_ASSIGN_OR_RETURN(RosterTotals totals, inspector_->Totals(run_));
   TM_ASSIGN_OR_RETURN(std::vector<RosterEntry> workers, inspector_->Workers(run_));

@@ -1,7 +1,7 @@
 // What the fleet does while the run goes on, for its metrics, its terminal and its page: the roster
 // is read on a thread of its own, every two seconds as heartbeats come.
 //
-//   Redis {RUN}:workers, {RUN}:totals -> FleetWatch -> RunSnapshot of the learner -> metrics.jsonl
+//   the run's roster and totals -> FleetWatch -> RunSnapshot of the learner -> metrics.jsonl
 #pragma once
 
 #include <memory>
@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "bus/redis/redis_inspector.h"
-#include "bus/redis/redis_roster.h"
+#include "bus/run_inspector.h"
 #include "core/mutex.h"
 #include "core/status.h"
 #include "observe/fleet_busy.h"
@@ -18,7 +17,7 @@
 
 namespace tidemill {
 
-// Thread-safe. While Redis does not answer, what was known last stays.
+// Thread-safe. While the broker does not answer, what was known last stays.
 class FleetWatch {
  public:
   // Reads once before it returns.
@@ -34,7 +33,7 @@ class FleetWatch {
   Status Read();
 
   const std::string url_, run_;
-  std::unique_ptr<RedisInspector> inspector_;  // of the thread alone, once there is one
+  std::unique_ptr<RunInspector> inspector_;  // of the thread alone, once there is one
   Mutex mutex_;
   CondVar changed_;
   bool stop_ TM_GUARDED_BY(mutex_) = false;

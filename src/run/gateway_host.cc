@@ -29,6 +29,7 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.loop.sequences_max = from.max_running;
   options.loop.heartbeat = from.heartbeat;
   options.operate = use.operate;
+  options.mcp = use.mcp;
   options.adapters = use.adapters;
   options.own_thread = !use.in_a_run;
   options.loop.cuts = use.in_a_run;

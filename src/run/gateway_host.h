@@ -27,6 +27,7 @@ struct GatewayUse {
   std::string api_key{};  // instead of gateway.keys: the only key; empty: none
   bool in_a_run = true;   // which steps its loop, and where it ends cuts what is under way
   ServedAdapters* adapters = nullptr;  // GatewayOptions::adapters
+  McpDoor* mcp = nullptr;              // GatewayOptions::mcp
   // GatewayOptions::operate.
   std::function<HttpResponse(const HttpRequest&)> operate{};
 };

@@ -25,7 +25,9 @@ uint64_t StepOf(const JournalEntry& entry) {
 using EvalKey = std::pair<std::string, int64_t>;
 
 EvalKey EvalKeyOf(const std::string& name, uint64_t step) {
-  return {name, EvalCurveOf(name, static_cast<int64_t>(step)).step};
+  const EvalCurve curve = EvalCurveOf(name, static_cast<int64_t>(step));
+  // The name of a policy's evaluation has the policy's own step.
+  return {name, curve.policy.empty() ? curve.step : static_cast<int64_t>(step)};
 }
 
 EvalKey EvalKeyOf(const JournalEntry& entry) {
@@ -60,8 +62,9 @@ Told ReadTold(const std::string& path) {
 }
 
 // The line of a step as the journal writes it.
-JournalEntry EntryOf(const StepRow& row) {
+JournalEntry EntryOf(const StepRow& row, const std::string& policy) {
   JournalEntry entry{row.at_ms, "step", {}, {}};
+  if (!policy.empty()) entry.words["policy"] = policy;
   const auto metrics = nlohmann::json::parse(row.metrics_json, nullptr, false);
   if (metrics.is_object()) {
     for (const auto& [key, value] : metrics.items()) {
@@ -89,11 +92,14 @@ JournalEntry EntryOf(const EvalResult& eval) {
 Result<std::multimap<uint64_t, JournalEntry>> Untold(RunReader& reader, const Told& told,
                                                      uint64_t step) {
   std::multimap<uint64_t, JournalEntry> untold;
+  TM_ASSIGN_OR_RETURN(const std::vector<OwnedStep> owned, reader.OwnedSteps());
+  std::map<uint64_t, std::string> policies;
+  for (const OwnedStep& one : owned) policies[one.step] = one.policy;
   for (uint64_t after = 0;;) {
     TM_ASSIGN_OR_RETURN(const std::vector<StepRow> rows, reader.Steps(after, kPageRowsMax));
     for (const StepRow& row : rows) {
       if (row.step <= step && !told.steps.contains(row.step)) {
-        untold.emplace(row.step, EntryOf(row));
+        untold.emplace(row.step, EntryOf(row, policies[row.step]));
       }
     }
     if (rows.size() < kPageRowsMax) break;

@@ -10,6 +10,7 @@
 #include "run/background_options.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
+#include "tools/staying_tool.h"
 
 namespace tidemill {
 namespace {
@@ -23,6 +24,7 @@ v1::Sampling SamplingAt(const RunConfig& config, double temperature) {
   v1::Sampling sampling;
   sampling.set_temperature(temperature);
   sampling.set_max_turn_tokens(config.rollout.max_turn_tokens);
+  if (config.rollout.constrains_calls()) sampling.set_constraint(config.rollout.constrain);
   return sampling;
 }
 
@@ -41,9 +43,11 @@ int64_t StepsAhead(const RunConfig& config) {
   return config.staleness.max_steps;
 }
 
-std::vector<EvalPlan> EvalPlans(const RunConfig& config, const std::string& name) {
+std::vector<EvalPlan> EvalPlans(const RunConfig& config, const RunPolicy& policy,
+                                const std::string& name) {
   EvalPlan plan;
-  plan.name = name;
+  plan.name = policy.name.empty() ? name : policy.name + ":" + name;
+  plan.policy = policy.id;
   plan.samples = config.eval.samples;
   plan.max_turns = config.eval.max_turns > 0 ? config.eval.max_turns : config.rollout.max_turns;
   plan.sampling = SamplingAt(config, config.eval.temperature);
@@ -64,26 +68,40 @@ std::vector<EvalPlan> EvalPlans(const RunConfig& config, const std::string& name
   return plans;
 }
 
+GateOptions GateOf(const RunConfig& config) {
+  return {.max_in_flight = config.rollout.max_in_flight,
+          .batch_episodes = config.batch_episodes(),
+          .staleness_max_steps = StepsAhead(config),
+          .uses_per_episode = UsesPaid(config.replay)};
+}
+
 DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart& start) {
   auto options = OptionsWith<DispatcherOptions>(config.rollout);
-  options.gate = {.max_in_flight = config.rollout.max_in_flight,
-                  .batch_episodes = config.batch_episodes(),
-                  .staleness_max_steps = StepsAhead(config),
-                  .uses_per_episode = UsesPaid(config.replay)};
+  options.policies = PolicyNamesOf(config);
   options.difficulty_floor = config.tasks.floor;
   options.seed = config.run.seed;
   options.sampling = TrainingSampling(config);
   options.train = start.train;
   if (config.memory.on && start.train) options.groups_topic = kMemoryGroupsTopic;
   options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);
-  if (config.eval.before && start.step == 0) {
-    options.eval_before = EvalPlans(config, start.eval_prefix + "before");
+  const auto add = [](std::vector<EvalPlan>& to, const std::vector<EvalPlan>& plans) {
+    to.insert(to.end(), plans.begin(), plans.end());
+  };
+  options.other_steps_done = start.step;
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    if (config.eval.before && start.step == 0) {
+      add(options.eval_before, EvalPlans(config, policy, start.eval_prefix + "before"));
+    }
+    if (!policy.trained) continue;
+    const uint64_t own = StartOf(start, policy.id).step;
+    options.trained.push_back({policy.id, GateOf(policy.config), own});
+    options.other_steps_done -= std::min(own, options.other_steps_done);
+    if (config.eval.after) {
+      add(options.eval_after, EvalPlans(config, policy, start.eval_prefix + "after"));
+    }
+    options.eval_during.push_back(EvalPlans(config, policy, start.eval_prefix + "during").front());
   }
-  if (config.eval.after) options.eval_after = EvalPlans(config, start.eval_prefix + "after");
-  options.eval_during = EvalPlans(config, start.eval_prefix + "during");
-  options.eval_during.resize(1);
   options.eval_every_steps = config.eval.every_steps;
-  options.steps_done = start.step;
   options.secret = start.secret;
   options.limits = MessageLimitsFrom(config);
   options.group_patience = config.bus.group_patience;
@@ -91,10 +109,31 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
   return options;
 }
 
+// Of the run so far, and those that its policies begin with.
+PolicyVersions VersionsFrom(const RunConfig& config, const RunStart& start) {
+  const PolicyNames names = PolicyNamesOf(config);
+  PolicyVersions versions;
+  for (const ResumeState::Version& one : start.resumed.versions) {
+    // One of a policy that the run has not any more is nobody's.
+    if (const auto policy = names.Find(one.policy); policy.ok()) {
+      versions.Published(*policy, one.version, one.policy_step);
+    }
+  }
+  versions.Published(PolicyId::kMain, start.version, StartOf(start, PolicyId::kMain).step);
+  for (const PolicyStart& policy : start.policies) {
+    versions.Published(policy.id, policy.version, policy.step);
+  }
+  return versions;
+}
+
 Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart& start) {
   auto options = OptionsWith<ReplayOptions>(config.replay);
   options.worker = start.worker;
   options.staleness = config.staleness;
+  options.policies = PolicyNamesOf(config);
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    options.staleness_of[policy.id] = policy.config.staleness;
+  }
   options.seed = MixHash(config.run.seed, start.step);
   TM_RETURN_IF_ERROR(GroupBuffer::Make(options, options.seed).status().WithContext("replay"));
   options.live_tenant_share = start.live_tenant_share;
@@ -102,8 +141,8 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   if (config.memory.only) options.drop_zero_variance = false;
   options.drop_untrainable = !config.memory.only;
   options.tells_memory = config.memory.on && start.train;
-  TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
-  if (objective.NeedsTeacher() && !config.memory.only) {
+  TM_ASSIGN_OR_RETURN(const bool teacher, NeedsTeacher(config));
+  if (teacher && !config.memory.only) {
     options.teacher = start.train;
     if (config.teacher.hints == "errors") options.hints = TeacherHints::kErrors;
     if (config.teacher.hints == "judge") options.hints = TeacherHints::kJudge;
@@ -115,8 +154,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   options.lease_period = LeasePeriod(config);
   options.score_patience = config.bus.patience;
   options.empty_topic = start.alone;
-  options.versions = {start.resumed.versions.begin(), start.resumed.versions.end()};
-  options.versions[start.version] = start.step;
+  options.versions = VersionsFrom(config, start);
   options.secret = start.secret;
   options.limits = MessageLimitsFrom(config);
   options.limits.vocabulary = start.vocabulary;
@@ -145,31 +183,21 @@ LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start
   auto options = OptionsWith<LearnerOptions>(config.learner);
   options.worker = start.worker;
   options.metrics = start.metrics;
+  options.policies = PolicyNamesOf(config);
   options.max_steps = config.run.steps;
-  options.batch_episodes = config.batch_episodes();
-  options.live_episodes = config.live_episodes();
   options.prefetch = config.run.mode == "async";
-  if (!config.memory.only) options.checkpoint_folder = start.checkpoints;
-  options.steps_done = start.step;
-  options.version = start.version;
-  if (config.live.on && config.live.release) options.behind_max = config.staleness.max_steps;
-  return options;
-}
-
-RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start) {
-  RolloutOptions options;
-  options.worker = start.worker;
-  options.max_episodes = config.rollout.max_in_flight * 2;
-  options.max_context = start.max_context;
-  options.limits = OptionsWith<EpisodeLimits>(config.rollout);
-  for (const CommandConfig& keys : config.tools.command) {
-    if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    if (!policy.trained) continue;
+    const PolicyStart begin = StartOf(start, policy.id);
+    LearnedPolicy learned{.id = policy.id,
+                          .batch_episodes = policy.config.batch_episodes(),
+                          .live_episodes = config.live_episodes(),
+                          .steps_done = begin.step,
+                          .version = begin.version};
+    if (!config.memory.only) learned.checkpoint_folder = CheckpointsOf(policy, start.checkpoints);
+    options.trained.push_back(std::move(learned));
   }
-  SetBackground(config, options.limits);
-  options.lease_period = LeasePeriod(config);
-  options.call_patience = config.bus.patience;
-  options.secret = start.secret;
-  options.messages = MessageLimitsFrom(config);
+  if (config.live.on && config.live.release) options.behind_max = config.staleness.max_steps;
   return options;
 }
 
@@ -230,6 +258,8 @@ CommandTool CommandToolFrom(const CommandConfig& keys) {
   tool.name = keys.name;
   tool.description = keys.description;
   tool.command = keys.command;
+  tool.stays = keys.stays;
+  tool.parameters = keys.parameters;
   tool.files = keys.files;
   if (keys.parser == "diagnostics") tool.parser = CommandTool::Parser::kDiagnostics;
   if (keys.parser == "tests") tool.parser = CommandTool::Parser::kTests;
@@ -244,6 +274,9 @@ CommandTool CommandToolFrom(const CommandConfig& keys) {
 }
 
 ToolDescription Describe(const CommandTool& tool) {
+  if (tool.stays && !tool.parameters.empty()) {
+    return {tool.name, tool.description, tool.parameters};
+  }
   nlohmann::ordered_json schema = {{"type", "object"},
                                    {"properties", nlohmann::ordered_json::object()}};
   for (const std::string& argument : tool.Arguments()) {
@@ -254,6 +287,24 @@ ToolDescription Describe(const CommandTool& tool) {
 }
 
 }  // namespace
+
+RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start) {
+  RolloutOptions options;
+  options.worker = start.worker;
+  options.policies = PolicyNamesOf(config);
+  options.max_episodes = config.rollout.max_in_flight * 2;
+  options.max_context = start.max_context;
+  options.limits = OptionsWith<EpisodeLimits>(config.rollout);
+  for (const CommandConfig& keys : config.tools.command) {
+    if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
+  }
+  SetBackground(config, options.limits);
+  options.lease_period = LeasePeriod(config);
+  options.call_patience = config.bus.patience;
+  options.secret = start.secret;
+  options.messages = MessageLimitsFrom(config);
+  return options;
+}
 
 std::optional<int64_t> TraceFunction(const std::string& source, std::span<const int64_t> inputs) {
   constexpr uint64_t kStepsMax = 1'000'000;
@@ -290,6 +341,32 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
         "with learner.options = [\"reward_coefficient=1\"]");
   }
   return objective;
+}
+
+PolicyStart StartOf(const RunStart& start, PolicyId policy) {
+  for (const PolicyStart& one : start.policies) {
+    if (one.id == policy) return one;
+  }
+  // Where the config names policies, the default one is among them or takes no steps.
+  return {policy, start.policies.empty() ? start.step : 0, start.version};
+}
+
+std::string CheckpointsOf(const RunPolicy& policy, const std::string& checkpoints) {
+  return policy.name.empty() || checkpoints.empty() ? checkpoints : checkpoints + "/" + policy.name;
+}
+
+Result<bool> NeedsTeacher(const RunConfig& config) {
+  std::optional<bool> needs;
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    if (!policy.trained) continue;
+    TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(policy.config));
+    if (needs.value_or(objective.NeedsTeacher()) != objective.NeedsTeacher()) {
+      return Invalid("policy." + policy.name + ".objective: " + policy.config.learner.objective +
+                     " and the objective of another policy: one needs a teacher, one does not");
+    }
+    needs = objective.NeedsTeacher();
+  }
+  return needs.value_or(false);
 }
 
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start) {
@@ -348,7 +425,11 @@ Result<ProtocolOptions> ProtocolOptionsFrom(const RunConfig& config) {
   options.system_prompt = config.model.system_prompt;
   options.model_dir = config.model.path;
   options.tool_format = config.gateway.tool_format;
-  for (const CommandTool& tool : CommandToolsFrom(config)) options.tools.push_back(Describe(tool));
+  options.constrain_calls = config.rollout.constrains_calls();
+  for (const CommandTool& tool : CommandToolsFrom(config)) {
+    TM_RETURN_IF_ERROR(CheckStaying(tool).WithContext("tool \"" + tool.name + "\""));
+    options.tools.push_back(Describe(tool));
+  }
   TM_RETURN_IF_ERROR(OfferBackground(config, options.tools));
   return options;
 }

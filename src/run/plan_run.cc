@@ -5,20 +5,41 @@
 
 #include "learner/objective_config.h"
 #include "run/loop_options.h"
+#include "run/policies.h"
 
 namespace tidemill {
+namespace {
+
+// The rank of an adapter that is there already stands in its own files; most have this one.
+int64_t RankOf(const RunConfig& config) {
+  constexpr int64_t kUsualRank = 16;
+  return config.learner.lora_rank == 0 && !config.model.adapter.empty() ? kUsualRank
+                                                                        : config.learner.lora_rank;
+}
+
+}  // namespace
 
 Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& model, bool gpu) {
   const LearnerConfig& learner = config.learner;
   PlanInput input;
   input.model = model;
   input.gpu = gpu;
-  input.lora_rank = learner.lora_rank;
-  // The rank of an adapter that is there already stands in its own files; most have this one.
-  if (!config.model.adapter.empty() && input.lora_rank == 0) input.lora_rank = 16;
-  TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
-  input.reference =
-      objective.NeedsReference() || (config.live.on && config.live.kl_coefficient > 0);
+  input.lora_rank = config.policies.empty() ? RankOf(config) : 0;
+  input.lora_experts = learner.lora_experts;
+  input.reference = config.live.on && config.live.kl_coefficient > 0;
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    if (policy.trained) {
+      TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(policy.config));
+      input.reference = input.reference || objective.NeedsReference();
+    }
+    if (config.policies.empty()) continue;
+    input.policies.push_back(
+        {policy.name.empty() ? "default" : policy.name, RankOf(policy.config), policy.trained});
+  }
+  // Activations and logits are those of one step, of whichever policy: the largest counts.
+  for (const PlanPolicy& policy : input.policies) {
+    if (policy.trained) input.lora_rank = std::max(input.lora_rank, policy.lora_rank);
+  }
   input.policy_teaches = config.teacher.policy;
   input.keys = config.memory.on && config.memory.retrieval == "hidden";
   input.updates = uint64_t{learner.minibatches} * learner.epochs;
@@ -35,6 +56,7 @@ Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& mode
   input.max_context = config.rollout.max_context;
   input.prefill_chunk = config.rollout.prefill_chunk;
   input.versions = config.engine.versions;
+  input.int8_weights = config.engine.weights == "int8";
   if (!config.teacher.model.empty()) {
     TM_ASSIGN_OR_RETURN(const ModelConfig teacher, ReadModelConfig(config.teacher.model));
     input.teacher_bytes = static_cast<uint64_t>(teacher.ParameterCount()) * (gpu ? 2 : 4);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ namespace tidemill {
 
 class Gateway;
 class LiveWatch;
-class RedisBus;
+class BrokerBus;
+class WeightChannel;
 class WeightPublisher;
 
 // What a process is asked to be, besides the config.
@@ -39,7 +41,7 @@ struct RunRequest {
   Journal* journal = nullptr;         // of the learner
   Metrics* metrics = nullptr;         // may be null; must outlive the run
   // Not null: the other roles are processes on this bus, which must outlive the run.
-  RedisBus* fleet = nullptr;
+  BrokerBus* fleet = nullptr;
   std::string worker;   // its name there
   std::string bus_url;  // and where that is
   SheetKeys keys;       // of the run's sheet
@@ -86,9 +88,10 @@ class Process {
   RunStart start;
   // For who drives the run. Null, or empty: there is none.
   Gateway* gateway = nullptr;
-  WeightPublisher* publisher = nullptr;  // where other processes get the weights
-  std::vector<LiveWatch*> watches;       // what watches a run that serves clients
-  std::function<int()> ranks_lost;       // of the learner: those that died or hung
+  WeightPublisher* publisher = nullptr;         // where other processes get the weights
+  std::map<PolicyId, WeightChannel*> channels;  // to the engine, of policies beside the default one
+  std::vector<LiveWatch*> watches;              // what watches a run that serves clients
+  std::function<int()> ranks_lost;              // of the learner: those that died or hung
 
  private:
   NullJournal no_journal;

@@ -8,6 +8,11 @@ namespace tidemill {
 void BindRunConfig(RunConfig& config, Binder& binder) {
   BindSection(config.run, binder);
   BindSection(config.model, binder);
+  BindNamedTables("policy", config.policies,
+                  {.doc = "Policies of the run, one [policy.NAME] table each; none: one policy, as "
+                          "[model] and [learner] say; see policies.md",
+                   .max = 64},
+                  binder);
   BindSection(config.tasks, binder);
   BindSection(config.rollout, binder);
   BindSection(config.background, binder);
@@ -34,6 +39,8 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindSection(config.bus, binder);
   binder.Renamed("serve", "dashboard");
   BindSection(config.dashboard, binder);
+  BindSection(config.track, binder);
+  BindSection(config.tinker, binder);
   BindSection(config.threads, binder);
 }
 

@@ -13,11 +13,13 @@
 #include "learner/learner_config.h"
 #include "live/live_config.h"
 #include "memory/memory_config.h"
+#include "observe/track_config.h"
 #include "replay/replay_config.h"
 #include "reward/reward_config.h"
 #include "rollout/rollout_config.h"
 #include "run/run_sections.h"
 #include "teacher/teacher_config.h"
+#include "tinker/tinker_config.h"
 #include "tools/tool_config.h"
 
 namespace tidemill {
@@ -26,6 +28,7 @@ namespace tidemill {
 struct RunConfig {
   RunSection run;
   PolicyConfig model;
+  std::vector<PolicyTable> policies;  // by name; empty: one policy, of [model] and [learner]
   TaskConfig tasks;
   RolloutConfig rollout;
   BackgroundConfig background;
@@ -44,6 +47,8 @@ struct RunConfig {
   EvalConfig eval;
   BusConfig bus;
   DashboardConfig dashboard;
+  TrackConfig track;
+  TinkerConfig tinker;
   ThreadConfig threads;
 
   // Whether episodes are sessions of the gateway: those of programs, and those in environments.

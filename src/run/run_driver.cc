@@ -11,11 +11,13 @@
 #include "gateway/gateway.h"
 #include "live/live_watch.h"
 #include "observe/tensorboard_log.h"
+#include "observe/tracker.h"
 #include "run/best_checkpoint.h"
 #include "run/earlier_parts.h"
 #include "run/fleet_watch.h"
 #include "run/lesson_watch.h"
 #include "run/level_metrics.h"
+#include "run/policies.h"
 #include "run/run_dashboard.h"
 #include "run/run_journal.h"
 #include "run/run_scalars.h"
@@ -58,11 +60,14 @@ void RecordTick(RunJournal& journal, const RunSnapshot& snapshot) {
 class Driver {
  public:
   Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options)
-      : config_(config),
-        directory_(directory),
-        options_(options),
-        journal_(clock_),
-        best_(directory.checkpoints_path()) {}
+      : config_(config), directory_(directory), options_(options), journal_(clock_) {
+    const PolicyNames names = PolicyNamesOf(config);
+    for (const RunPolicy& policy : PoliciesOf(config)) {
+      if (!policy.trained) continue;
+      best_.emplace_back(CheckpointsOf(policy, directory.checkpoints_path()),
+                         names.size() > 1 ? names.Shown(policy.id) : "");
+    }
+  }
 
   Result<DriveResult> Drive() {
     if (options_.run.metrics == nullptr) options_.run.metrics = &metrics_;
@@ -137,9 +142,12 @@ class Driver {
   Status OpenLogs(Run& run) {
     const uint64_t step = run.loops().learner ? run.loops().learner->counters().steps.load() : 0;
     const std::string metrics = directory_.metrics_path();
-    if (config_.dashboard.tensorboard && options_.run.train) {
+    if ((config_.dashboard.tensorboard || config_.track.has("tensorboard")) && options_.run.train) {
       TM_ASSIGN_OR_RETURN(tensorboard_, TensorboardLog::Create(directory_.path() + "/tensorboard",
                                                                clock_.WallMs()));
+    }
+    if (options_.run.train) {
+      TM_ASSIGN_OR_RETURN(tracker_, Tracker::Start(config_.track, directory_.path()));
     }
     if (options_.run.resume) {
       TM_ASSIGN_OR_RETURN(earlier_, EarlierParts::Read(metrics));
@@ -150,7 +158,7 @@ class Driver {
       lesson_.drawn_before = stored.drawn;
       if (tensorboard_) TM_RETURN_IF_ERROR(tensorboard_->RestartFrom(clock_.WallMs(), 0));
       TM_RETURN_IF_ERROR(LevelMetrics(metrics, step, *reader, [this](const JournalEntry& entry) {
-        return tensorboard_ ? WriteScalars(entry) : Ok();
+        return WriteScalars(entry);
       }));
       if (tensorboard_) TM_RETURN_IF_ERROR(tensorboard_->RemoveOlder());
       journal_.Record("resume", {{"step", static_cast<double>(step)}}, {});
@@ -176,7 +184,7 @@ class Driver {
     TM_ASSIGN_OR_RETURN(const TokenUse tokens, reader->Tokens());
     // Whether clients come, and say what they think, is not the run's doing.
     lesson_.steps =
-        options_.run.train && config_.run.steps > lesson_.before.steps && !config_.live.on;
+        options_.run.train && RunStepsOf(config_) > lesson_.before.steps && !config_.live.on;
     lesson_.tokens = lesson_.steps && !config_.memory.only;
     RunSnapshot part = last;
     const RunSnapshot earlier = earlier_.Last();
@@ -268,11 +276,10 @@ class Driver {
       if (const Status status = log_->Append(entry.ToJson()); !status.ok()) {
         LogOnce("metrics", LogLevel::kWarn, status.ToString());
       }
-      if (tensorboard_) {
-        const Status status = WriteScalars(entry);
-        if (!status.ok()) LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
+      if (const Status status = WriteScalars(entry); !status.ok()) {
+        LogOnce("scalars", LogLevel::kWarn, status.ToString());
       }
-      best_.Take(entry);
+      for (BestCheckpoint& best : best_) best.Take(entry);
       if (options_.display != nullptr) options_.display->Show(entry);
     }
   }
@@ -281,7 +288,8 @@ class Driver {
   Status WriteScalars(const JournalEntry& entry) {
     const ScalarPoint point = scalars_.Take(entry);
     if (point.scalars.empty()) return Ok();
-    return tensorboard_->Append(entry.at_ms, point.step, point.scalars);
+    if (tracker_) TM_RETURN_IF_ERROR(tracker_->Append(entry.at_ms, point.step, point.scalars));
+    return tensorboard_ ? tensorboard_->Append(entry.at_ms, point.step, point.scalars) : Ok();
   }
 
   RealClock clock_;
@@ -296,9 +304,10 @@ class Driver {
   Status watched_;  // what the ports said last
   std::optional<FleetWatch> fleet_;
   std::optional<TensorboardLog> tensorboard_;
+  std::unique_ptr<Tracker> tracker_;
   RunScalars scalars_;
   EarlierParts earlier_;
-  BestCheckpoint best_;
+  std::vector<BestCheckpoint> best_;  // of each policy that is trained
   std::optional<LessonWatch> lessons_;
   Lesson lesson_;
   std::vector<LiveWatch*> watches_;  // the run's

@@ -4,8 +4,13 @@
 
 namespace tidemill {
 
-EvalCurve EvalCurveOf(const std::string& name, int64_t steps) {
+EvalCurve EvalCurveOf(const std::string& eval_name, int64_t steps) {
   EvalCurve point{"eval", steps};
+  std::string name = eval_name;
+  if (const size_t end = name.find(':'); end != std::string::npos) {
+    point.policy = name.substr(0, end);
+    name.erase(0, end + 1);
+  }
   std::string rest;
   if (name.rfind("before", 0) == 0) {
     point.step = 0;
@@ -33,12 +38,16 @@ ScalarPoint RunScalars::Take(const JournalEntry& entry) {
   const auto step = entry.numbers.find("step");
   point.step = step == entry.numbers.end() ? 0 : static_cast<int64_t>(step->second);
   std::string prefix = "step/";
+  const auto named = entry.words.find("policy");
+  std::string policy = named == entry.words.end() ? "" : named->second;
   if (entry.kind == "eval") {
     const auto name = entry.words.find("name");
     const EvalCurve curve = EvalCurveOf(name == entry.words.end() ? "" : name->second, point.step);
     prefix = curve.curve + "/";
-    point.step = curve.step;
+    if (policy.empty()) policy = curve.policy;
+    if (policy.empty()) point.step = curve.step;  // else the name has the policy's own step
   }
+  if (!policy.empty()) prefix = policy + "/" + prefix;
   for (const auto& [key, number] : entry.numbers) {
     if (key != "step") point.scalars[prefix + key] = number;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "config/section.h"
@@ -43,6 +44,39 @@ struct PolicyConfig {
 
   // The directory with tokenizer, chat template and generation settings.
   const std::string& tokenizer_path() const { return tokenizer.empty() ? path : tokenizer; }
+};
+
+// [policy.NAME]: a policy of the run. What it does not say is as in [learner] and [staleness].
+struct PolicyTable {
+  std::string name{};
+  TM_SECTION("");
+  TM_KEY(bool, train, true,
+         {.doc = "Train the policy's adapter; false: the policy stays as it is (policies.md)"});
+  TM_KEY(
+      std::string, adapter, "",
+      {.doc = "PEFT adapter to start from; empty: a new one or, of a policy that is not trained, "
+              "none: the base alone"});
+  TM_KEY(std::optional<uint32_t>, rank, {},
+         {.doc = "Rank of the new adapter; default: learner.lora_rank", .min = 1, .max = 4096});
+  TM_KEY(std::optional<double>, alpha, {},
+         {.doc = "LoRA alpha of the new adapter; default: learner.lora_alpha", .min = 0});
+  TM_KEY(std::optional<std::string>, objective, {},
+         {.doc = "Objective preset; default: learner.objective"});
+  TM_KEY(KeyWords, options, {}, {.doc = "Changes to the preset; default: learner.options"});
+  TM_KEY(std::optional<double>, learning_rate, {},
+         {.doc = "Peak learning rate; default: learner.learning_rate", .min = 0, .max = 1});
+  TM_KEY(std::optional<uint64_t>, warmup_steps, {},
+         {.doc = "Learning-rate warm-up steps; default: learner.warmup_steps", .max = 1e9});
+  TM_KEY(std::optional<uint32_t>, groups_per_step, {},
+         {.doc = "Groups in one of its steps; default: rollout.groups_per_step",
+          .min = 1,
+          .max = 1 << 20});
+  TM_KEY(std::optional<uint32_t>, max_steps, {},
+         {.doc = "How many of its steps ahead episodes may be issued; default: staleness.max_steps",
+          .max = 1000});
+  TM_KEY(std::optional<uint32_t>, hard_max_steps, {},
+         {.doc = "Maximum token age in its steps; default: staleness.hard_max_steps",
+          .max = 100000});
 };
 
 struct TaskConfig {

@@ -2,13 +2,12 @@
 #include "core/version.h"
 #include "run/stop_signal.h"
 
-#include <hiredis/hiredis.h>
 #include <signal.h>
 
 #include <cerrno>
 #include <cstdint>
 
-#include "bus/redis/redis_scripts.h"
+#include "bus/broker.h"
 #include "core/log.h"
 #include "weights/shm_weights.h"
 
@@ -20,23 +19,20 @@ constexpr Duration kSheetLasts = std::chrono::seconds(12);
 constexpr Duration kAskLasts = std::chrono::minutes(2);
 constexpr Duration kEndLasts = std::chrono::minutes(1);
 
-std::string Millis(Duration time) {
-  return std::to_string(std::chrono::duration_cast<milliseconds>(time).count());
-}
-
 constexpr std::string_view kModelWanted = "model";
 
-std::string WantedKey(const std::string& prefix, std::string_view what) {
-  return prefix + "wanted:" + std::string(what);
+constexpr std::string_view kSheet = "sheet";
+
+std::string WantedNote(std::string_view what) {
+  return "wanted:" + std::string(what);
 }
 
 }  // namespace
 
 Result<SheetBoard> SheetBoard::Connect(const std::string& url, const std::string& run,
                                        const SheetKeys& keys, Duration timeout) {
-  TM_RETURN_IF_ERROR(CheckRedisRun(run));
-  TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(url, timeout));
-  SheetBoard board(std::move(client), run);
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<NoteBoard> notes, ConnectNotes(url, run, timeout));
+  SheetBoard board(std::move(notes), run);
   if (!keys.sign.empty()) {
     TM_ASSIGN_OR_RETURN(board.key_, SigningKey::ReadPrivate(keys.sign));
   } else if (!keys.verify.empty()) {
@@ -57,9 +53,9 @@ Result<bool> SheetBoard::Ended() {
 }
 
 Result<std::optional<RunSheet>> SheetBoard::ReadAny() {
-  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"GET", prefix_ + "sheet"}));
-  if (reply->type == REDIS_REPLY_NIL) return std::optional<RunSheet>();
-  TM_ASSIGN_OR_RETURN(RunSheet sheet, OpenSheet(ReplyText(*reply), key_));
+  TM_ASSIGN_OR_RETURN(const std::optional<std::string> text, notes_->Get(kSheet));
+  if (!text) return std::optional<RunSheet>();
+  TM_ASSIGN_OR_RETURN(RunSheet sheet, OpenSheet(*text, key_));
   if (sheet.run != run_) return Invalid("the run's sheet is of run " + sheet.run);
   if (!order_.Take(sheet)) {
     LogOnce("old sheet", LogLevel::kWarn,
@@ -70,22 +66,20 @@ Result<std::optional<RunSheet>> SheetBoard::ReadAny() {
 }
 
 Status SheetBoard::Write(const RunSheet& sheet, Duration time) {
-  const std::string text = SignSheet(sheet.ToJson(), key_);
-  return client_.Do({"SET", prefix_ + "sheet", text, "PX", Millis(time)}).status();
+  return notes_->Put(kSheet, SignSheet(sheet.ToJson(), key_), time);
 }
 
 Status SheetBoard::Clear() {
-  return client_.Do({"DEL", prefix_ + "sheet"}).status();
+  return notes_->Erase(kSheet);
 }
 
 Status SheetBoard::Ask(std::string_view what) {
-  const std::string key = WantedKey(prefix_, what);
-  return client_.Do({"SET", key, "1", "PX", Millis(kAskLasts)}).status();
+  return notes_->Put(WantedNote(what), "1", kAskLasts);
 }
 
 Result<bool> SheetBoard::Asked(std::string_view what) {
-  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"EXISTS", WantedKey(prefix_, what)}));
-  return reply->integer != 0;
+  TM_ASSIGN_OR_RETURN(const std::optional<std::string> asked, notes_->Get(WantedNote(what)));
+  return asked.has_value();
 }
 
 Status SheetBoard::AskForWeights(WeightsWay way) {
@@ -145,7 +139,7 @@ void SheetKeeper::Run() {
   MutexLock lock(mutex_);
   while (!stop_) {
     lock.Unlock();
-    // A Redis that is away comes back; until then nobody can read the sheet anyway.
+    // A broker that is away comes back; until then nobody can read the sheet anyway.
     const Status written = board_.Write(sheet_, kSheetLasts);
     if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run sheet: " + written.message());
     for (const WeightsWay way : kWeightsWays) {

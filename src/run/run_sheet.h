@@ -1,23 +1,23 @@
 // A worker's first knowledge of a run, written by the learner where every worker
-// looks: the key {RUN}:sheet on the run's Redis. It has the whole config, so that only the learner
+// looks: the note "sheet" on the run's broker. It has the whole config, so that only the learner
 // is given one, and where the weights are.
 //
-//   learner --SheetKeeper, every 2 s--> {RUN}:sheet --> rollout, tools, reward
-//   rollout --asks--> {RUN}:wanted:files|bus --> learner publishes weights that way as well
+//   learner --SheetKeeper, every 2 s--> note sheet --> rollout, tools, reward
+//   rollout --asks--> note wanted:files|bus --> learner publishes weights that way as well
 //
-// Whoever can write to Redis can write a sheet. So a learner with a private key signs it, and a
-// worker with the public one takes no other; without a key a worker takes no commands from it.
+// Whoever can write to the broker can write a sheet. So a learner with a private key signs it, and
+// a worker with the public one takes no other; without a key a worker takes no commands from it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
-#include "bus/redis/redis_client.h"
-#include "bus/redis/redis_scripts.h"
+#include "bus/note_board.h"
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "core/status.h"
@@ -57,14 +57,13 @@ class SheetBoard {
   Result<bool> ModelAsked();
 
  private:
-  SheetBoard(RedisClient client, std::string run)
-      : client_(std::move(client)), run_(std::move(run)), prefix_(RedisKeys(run_).prefix) {}
+  SheetBoard(std::unique_ptr<NoteBoard> notes, std::string run)
+      : notes_(std::move(notes)), run_(std::move(run)) {}
   Result<std::optional<RunSheet>> ReadAny();
   Status Ask(std::string_view what);
   Result<bool> Asked(std::string_view what);
-  RedisClient client_;
+  std::unique_ptr<NoteBoard> notes_;
   std::string run_;
-  std::string prefix_;
   std::optional<SigningKey> key_;  // private in the learner, public elsewhere
   SheetOrder order_;
 };

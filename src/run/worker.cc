@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "bus/redis/redis_roster.h"
+#include "bus/broker.h"
 #include "core/log.h"
 #include "core/version.h"
 #include "observe/fleet_busy.h"
@@ -103,14 +103,14 @@ void WaitingWorker::Waiting() {
   if (clock.Now() < next_) return;
   next_ = clock.Now() + kBeatEvery;
   if (!roster_) {
-    Result<RedisRoster> connected = RedisRoster::Connect(url_, run_);
+    Result<std::unique_ptr<Roster>> connected = ConnectRoster(url_, run_);
     if (!connected.ok()) return;
-    roster_.emplace(std::move(*connected));
+    roster_ = std::move(*connected);
   }
   beat_.set_sent_ms(clock.WallMs());
   if (const Status beaten = roster_->Beat(beat_); !beaten.ok()) {
-    LogEvery(std::chrono::seconds(30), "waiting", LogLevel::kWarn, "no heartbeat reached redis",
-             {{"why", beaten.message()}});
+    LogEvery(std::chrono::seconds(30), "waiting", LogLevel::kWarn,
+             "no heartbeat reached the broker", {{"why", beaten.message()}});
   }
 }
 

@@ -1,12 +1,13 @@
-// A process that serves one role of a run on Redis Streams. It joins and leaves at any time: when
-// it is asked to stop it takes nothing new, finishes or gives back what it holds, and leaves.
+// A process that serves one role of a run on the broker of a fleet. It joins and leaves at any
+// time: when it is asked to stop it takes nothing new, finishes or gives back what it holds, and
+// leaves.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "bus/redis/redis_roster.h"
+#include "bus/roster.h"
 #include "core/clock.h"
 #include "observe/worker_beacon.h"
 #include "run/run.h"
@@ -31,14 +32,14 @@ class WaitingWorker {
   WaitingWorker(const WaitingWorker&) = delete;
   WaitingWorker& operator=(const WaitingWorker&) = delete;
 
-  // Beats when it is time to; a Redis that does not answer is asked again later.
+  // Beats when it is time to; a broker that does not answer is asked again later.
   void Waiting();
 
  private:
   const std::string url_;
   const std::string run_;
   v1::Heartbeat beat_;
-  std::optional<RedisRoster> roster_;
+  std::unique_ptr<Roster> roster_;
   Time next_ = Time::min();
 };
 

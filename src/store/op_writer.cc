@@ -99,8 +99,8 @@ Status OpWriter::Prepare() {
               "tests_total = ?6, compiled = ?7 WHERE seq = ?1"),
       prepare("UPDATE trajectories SET fate = ?2, fate_reason = ?3 WHERE seq = ?1 AND fate <> " +
               Quoted(Fate::kDeleted)),
-      prepare("INSERT OR REPLACE INTO steps (abandoned, step, version, at_ms, metrics_json) "
-              "VALUES (0, ?1, ?2, ?3, ?4)"),
+      prepare("INSERT OR REPLACE INTO steps (abandoned, step, version, at_ms, metrics_json, "
+              "policy, policy_step) VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6)"),
       prepare("INSERT OR IGNORE INTO uses (abandoned, step, seq) VALUES (0, ?1, ?2)"),
       prepare("UPDATE trajectories SET uses = uses + 1, fate = CASE WHEN fate IN (" +
               LiveFatesSql() + ") THEN " + Quoted(Fate::kUsed) + " ELSE fate END WHERE seq = ?1"),
@@ -112,7 +112,7 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR IGNORE INTO evaluations VALUES (?1, ?2, ?3, ?4, 0)"),
       prepare("INSERT OR IGNORE INTO evaluation_groups (evaluation, grp) VALUES (?1, ?2)"),
       prepare("SELECT coalesce(max(version), 0) + 1 FROM versions"),
-      prepare("INSERT OR IGNORE INTO versions (version, step, reserved_ms) VALUES (?1, ?2, ?3)"),
+      prepare("INSERT OR IGNORE INTO versions VALUES (?1, ?2, ?3, ?4, ?5)"),
       prepare("INSERT OR REPLACE INTO checkpoints (abandoned, step, version, path, at_ms) "
               "VALUES (0, ?1, ?2, ?3, ?4)"),
       prepare("INSERT OR REPLACE INTO sessions (session, tenant, name, agent, started_ms, "
@@ -231,9 +231,11 @@ Status OpWriter::Put(const PutFate& op) {
 
 Status OpWriter::Put(const PutStep& op) {
   TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
-  TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step));
-  TM_RETURN_IF_ERROR(
-      statements_->put_step.With(op.step, op.version, clock_.WallMs(), op.metrics_json).Run());
+  TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step, op.of));
+  TM_RETURN_IF_ERROR(statements_->put_step
+                         .With(op.step, op.version, clock_.WallMs(), op.metrics_json, op.of.policy,
+                               op.of.step.value_or(op.step))
+                         .Run());
   for (const v1::TrajectoryId& id : op.used) {
     auto seq = Find(id);
     if (!seq.ok()) return seq.status().WithContext("step " + std::to_string(op.step));
@@ -294,7 +296,7 @@ Status OpWriter::Put(const PutGroupReport& op) {
 // What lies in the run's folder is kept relative to it: the folder may be moved or copied.
 Status OpWriter::Put(const PutCheckpoint& op) {
   TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
-  TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step));
+  TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step, {}));
   const std::string folder = db_.path().substr(0, db_.path().rfind('/') + 1);
   const bool within = !folder.empty() && op.path.starts_with(folder);
   return statements_->put_checkpoint
@@ -426,14 +428,16 @@ Result<uint64_t> OpWriter::Reserve(const ReserveVersion& op) {
   TM_CHECK(row, "an aggregate has one row");
   const uint64_t version = next.Uint(0);
   next.Reset();
-  TM_RETURN_IF_ERROR(KeepVersion(version, op.step));
+  TM_RETURN_IF_ERROR(KeepVersion(version, op.step, op.of));
   return version;
 }
 
-Status OpWriter::KeepVersion(uint64_t version, uint64_t step) {
+Status OpWriter::KeepVersion(uint64_t version, uint64_t step, const PolicyStep& of) {
   TM_RETURN_IF_ERROR(CheckNumber("version", version));
   if (version == 0) return Ok();  // not said
-  return statements_->put_version.With(version, step, clock_.WallMs()).Run();
+  return statements_->put_version
+      .With(version, step, clock_.WallMs(), of.policy, of.step.value_or(step))
+      .Run();
 }
 
 }  // namespace tidemill

@@ -48,7 +48,7 @@ class OpWriter {
   Result<uint64_t> Reserve(const ReserveVersion& op);
   // The row of exactly this attempt. kNotFound: it is not stored, or another attempt is.
   Result<int64_t> Find(const v1::TrajectoryId& id);
-  Status KeepVersion(uint64_t version, uint64_t step);
+  Status KeepVersion(uint64_t version, uint64_t step, const PolicyStep& of);
 
   Database& db_;
   const Clock& clock_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,6 +49,11 @@ struct ResumeState {
     v1::GroupReport report = {};                // the newest; revision 0: none yet
     std::vector<uint32_t> stored_members = {};  // whose trajectories are here already
   };
+  struct Version {
+    uint64_t version = 0;
+    std::string policy;        // as in messages
+    uint64_t policy_step = 0;  // its own step that the version was reserved for
+  };
   // Of purpose TRAIN and of groups that are neither used up nor dropped, in the order they were
   // stored. Whole groups: members that must not be trained on have a fate that is not live.
   std::vector<Stored> trajectories;
@@ -65,8 +71,10 @@ struct ResumeState {
   uint64_t last_version = 0;  // published by last_step; 0: no step was done
   uint64_t accepted = 0;      // over all groups of purpose TRAIN, by their newest reports
   uint64_t dropped = 0;
-  std::optional<CheckpointRecord> checkpoint;           // the newest of the line that lives
-  std::vector<std::pair<uint64_t, uint64_t>> versions;  // version, the step it was reserved for
+  std::optional<CheckpointRecord> checkpoint;  // the newest of the line that lives
+  std::vector<Version> versions;               // all that were reserved, by number
+  // The steps of each policy, by its name as in messages, of the line that lives.
+  std::map<std::string, uint64_t> policy_steps;
 };
 
 // A session with its turns, by number. A turn that cannot be read ends them: what is behind it may

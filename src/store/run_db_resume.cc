@@ -154,6 +154,23 @@ Status LoadScorerVersions(Database& db, ResumeState& state) {
                     });
 }
 
+Status LoadPolicies(Database& db, ResumeState& state) {
+  TM_RETURN_IF_ERROR(
+      ForEachRow(db,
+                 "SELECT policy, max(coalesce(policy_step, step)) FROM steps WHERE abandoned = 0 "
+                 "GROUP BY policy",
+                 [&](Statement& row) {
+                   state.policy_steps[row.Text(0)] = row.Uint(1);
+                   return Ok();
+                 }));
+  return ForEachRow(
+      db, "SELECT version, policy, coalesce(policy_step, step) FROM versions ORDER BY version",
+      [&](Statement& row) {
+        state.versions.push_back({row.Uint(0), row.Text(1), row.Uint(2)});
+        return Ok();
+      });
+}
+
 Status LoadCounters(Database& db, ResumeState& state) {
   TM_RETURN_IF_ERROR(ForEachRow(
       db,
@@ -191,10 +208,7 @@ Status LoadCounters(Database& db, ResumeState& state) {
         state.checkpoint = CheckpointRecord{row.Uint(0), row.Uint(1), row.Text(2), row.Int(3)};
         return Ok();
       }));
-  return ForEachRow(db, "SELECT version, step FROM versions ORDER BY version", [&](Statement& row) {
-    state.versions.emplace_back(row.Uint(0), row.Uint(1));
-    return Ok();
-  });
+  return LoadPolicies(db, state);
 }
 
 }  // namespace

@@ -53,6 +53,27 @@ TEST_F(ResumeTest, ANewRunBeginsAtOne) {
   EXPECT_TRUE(state.trajectories.empty());
 }
 
+TEST_F(ResumeTest, StepsAndVersionsAreThoseOfTheirPolicies) {
+  Put(ReserveVersion{0, {"", 0}});
+  Put(ReserveVersion{0, {"coder", 0}});
+  Put(PutStep{1, 3, {}, "{}", {"coder", 1}});
+  Put(PutStep{2, 4, {}, "{}", {"planner", 1}});
+  Put(PutStep{3, 5, {}, "{}", {"coder", 2}});
+  using Steps = std::map<std::string, uint64_t>;
+  EXPECT_EQ(Load().policy_steps, (Steps{{"coder", 2}, {"planner", 1}}));
+  ASSERT_TRUE(db_->ResumeFrom(2).ok());
+  const ResumeState state = Load();
+  EXPECT_EQ(state.policy_steps, (Steps{{"coder", 1}, {"planner", 1}}));
+  ASSERT_EQ(state.versions.size(), 5u) << "numbers stay taken";
+  EXPECT_EQ(state.versions[0].policy, "");
+  EXPECT_EQ(state.versions[3].policy, "planner");
+  EXPECT_EQ(state.versions[4].policy, "coder");
+  EXPECT_EQ(state.versions[4].policy_step, 2u) << "its own, not the run's";
+  const auto owned = RunReader::Open(dir_ / "run.db").value()->OwnedSteps().value();
+  ASSERT_EQ(owned.size(), 2u);
+  EXPECT_EQ(owned[1].policy, "planner");
+}
+
 TEST_F(ResumeTest, OnlyWhatCanStillBeTrainedOnIsLoaded) {
   for (uint64_t group = 1; group <= 6; ++group) PutSample(group, 0);
   PutSample(7, 0, v1::PURPOSE_EVAL);

@@ -121,6 +121,12 @@ struct StepRow {
   std::string metrics_json;
 };
 
+struct OwnedStep {
+  uint64_t step = 0;         // of the run
+  std::string policy;        // as in messages
+  uint64_t policy_step = 0;  // its own
+};
+
 // One evaluation. Of several with the same name, the newest whole one of the line of weights that
 // lives counts; while none is whole, the newest.
 struct EvalResult {
@@ -228,6 +234,8 @@ class RunReader {
   // Task by task, by task.
   Result<std::vector<TaskStats>> EvalTasks(const std::string& eval_name);
   Result<std::vector<CheckpointRecord>> Checkpoints();
+  // Whose each step of the run is, in their order. Of a run that was opened for writing before.
+  Result<std::vector<OwnedStep>> OwnedSteps();
 
  private:
   explicit RunReader(std::unique_ptr<Database> db);

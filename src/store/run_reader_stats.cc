@@ -156,4 +156,18 @@ Result<std::vector<CheckpointRecord>> RunReader::Checkpoints() {
   return checkpoints;
 }
 
+Result<std::vector<OwnedStep>> RunReader::OwnedSteps() {
+  MutexLock lock(mutex_);
+  std::vector<OwnedStep> steps;
+  TM_RETURN_IF_ERROR(
+      ForEachRow(*db_,
+                 "SELECT step, policy, coalesce(policy_step, step) FROM steps WHERE abandoned = 0 "
+                 "ORDER BY step",
+                 [&](Statement& row) {
+                   steps.push_back({row.Uint(0), row.Text(1), row.Uint(2)});
+                   return Ok();
+                 }));
+  return steps;
+}
+
 }  // namespace tidemill

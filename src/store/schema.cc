@@ -217,8 +217,16 @@ CREATE TABLE release (
 );
 )sql";
 
+// Whose a step and a version is; the run's steps are those of all policies.
+constexpr const char* kVersion8 = R"sql(
+ALTER TABLE steps ADD COLUMN policy TEXT NOT NULL DEFAULT '';
+ALTER TABLE steps ADD COLUMN policy_step INTEGER;
+ALTER TABLE versions ADD COLUMN policy TEXT NOT NULL DEFAULT '';
+ALTER TABLE versions ADD COLUMN policy_step INTEGER;
+)sql";
+
 constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3, kVersion4,
-                                       kVersion5, kVersion6, kVersion7};
+                                       kVersion5, kVersion6, kVersion7, kVersion8};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");

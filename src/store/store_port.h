@@ -34,12 +34,18 @@ struct PutFate {
   Fate fate = Fate::kStored;
   std::string reason;
 };
+// Whose a step or a version is, in a run of several policies.
+struct PolicyStep {
+  std::string policy = {};            // as in messages: empty: the default policy
+  std::optional<uint64_t> step = {};  // the policy's own steps; nothing: those of the run
+};
 // A step of the learner and what it used; each use counts once per step.
 struct PutStep {
-  uint64_t step = 0;     // steps done after it
+  uint64_t step = 0;     // of the run: steps done after it, of all policies
   uint64_t version = 0;  // published by it
   std::vector<v1::TrajectoryId> used;
   std::string metrics_json;
+  PolicyStep of = {};
 };
 // An evaluation: the tasks attempted once under one name, with what the learner had learned then.
 struct GroupEvaluation {
@@ -59,7 +65,8 @@ struct PutGroupReport {
 };
 // Gives a policy version number that was never given before in this run: StoreDone::version.
 struct ReserveVersion {
-  uint64_t step = 0;
+  uint64_t step = 0;  // of the run
+  PolicyStep of = {};
 };
 // A checkpoint of this step exists at `path`. Kept relative to the run's folder where it lies
 // there.

@@ -44,10 +44,10 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::Start(RankCommand command,
                                                             const RankMessage& hello) {
   std::unique_ptr<RankProcesses> ranks(new RankProcesses(std::move(command)));
   const auto failed = [&](const Status& why) {
-    return why.code() == Code::kInvalid ? why
-                                        : Unavailable("the ranks of learner.command: " +
-                                                      why.message() + "; see " +
-                                                      ranks->command_.log);
+    return why.code() == Code::kInvalid
+               ? why
+               : Unavailable("the ranks of learner.command: " + why.message() + "; see " +
+                             ranks->command_.log);
   };
   if (const Status opened = ranks->Open(); !opened.ok()) return failed(opened);
   auto answer = ranks->Exchange(hello, ranks->command_.join_patience);

@@ -94,8 +94,7 @@ Result<RankMessage> DecodeRankMessage(std::string_view words, std::string_view a
 
 Result<double> NumberIn(const RankMessage& answer, const char* name) {
   const auto found = answer.words.find(name);
-  if (found == answer.words.end() || !found->is_number() ||
-      !std::isfinite(found->get<double>())) {
+  if (found == answer.words.end() || !found->is_number() || !std::isfinite(found->get<double>())) {
     return Invalid("the ranks' answer has no number \"" + std::string(name) + "\"");
   }
   return found->get<double>();

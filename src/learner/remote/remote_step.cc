@@ -194,8 +194,8 @@ Status RemoteStep::Update(const StepBatch& step, const Minibatch& minibatch, con
   const auto sums = answer.words.value("sums", std::vector<double>());
   TM_ASSIGN_OR_RETURN(const Rows now, BySequence(step, minibatch, answer.floats["logprobs"]));
   if (sums.size() != 9) return Unavailable("the ranks answer without the sums of an update");
-  figures.sums.Add({sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7],
-                    sums[8]});
+  figures.sums.Add(
+      {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7], sums[8]});
   figures.loss += loss;
   figures.largest_norm = std::max(figures.largest_norm, norm);
   ++figures.updates;

@@ -132,8 +132,8 @@ class RemoteTrainer::Impl {
       return Unavailable("the ranks did not score the canary");
     }
     const auto stored = std::make_shared<const StoredWeights>(
-        std::move(model), [folder = options_.folder + "/version-" +
-                                    std::to_string(command.version)] {
+        std::move(model),
+        [folder = options_.folder + "/version-" + std::to_string(command.version)] {
           std::error_code error;
           std::filesystem::remove_all(folder, error);
         });

@@ -20,11 +20,11 @@ namespace tidemill {
 
 struct RemoteTrainerOptions {
   RemoteStepOptions step;
-  std::string folder;                   // where versions are written
-  std::string publish_dtype;            // "float32", "bfloat16"
-  bool merged = true;                   // whole models are published, also where an adapter trains
-  std::vector<int32_t> canary_ids = {}; // scored at every publication; empty: none are
-  size_t max_outstanding = 256;         // commands not yet answered
+  std::string folder;                    // where versions are written
+  std::string publish_dtype;             // "float32", "bfloat16"
+  bool merged = true;                    // whole models are published, also where an adapter trains
+  std::vector<int32_t> canary_ids = {};  // scored at every publication; empty: none are
+  size_t max_outstanding = 256;          // commands not yet answered
   // What subscribers get of a version that was written.
   std::function<Result<std::shared_ptr<const Weights>>(std::shared_ptr<const StoredWeights>)> take;
   // Makes the directory `path` whole or not at all; `fill` writes what is the trainer's into a

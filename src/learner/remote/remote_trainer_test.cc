@@ -144,11 +144,10 @@ TEST_F(RemoteTrainerTest, EveryPresetAsksForWhatItsLossNeeds) {
 }
 
 TEST_F(RemoteTrainerTest, ARankThatDiesHangsOrTalksNonsenseIsNamedAndNothingFollows) {
-  const std::vector<std::pair<std::string, std::string>> faults = {
-      {"die", "rank 1 (process"},
-      {"hang", "rank 1 (process"},
-      {"garbage", "no message"},
-      {"short", "fewer tokens"}};
+  const std::vector<std::pair<std::string, std::string>> faults = {{"die", "rank 1 (process"},
+                                                                   {"hang", "rank 1 (process"},
+                                                                   {"garbage", "no message"},
+                                                                   {"short", "fewer tokens"}};
   for (const auto& [fault, what] : faults) {
     auto trainer = Make(fault);
     ASSERT_TRUE(trainer.ok()) << trainer.status().message();

@@ -1,5 +1,6 @@
 #include "run/torch/engine_host.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "run/torch/store_host.h"
@@ -16,6 +17,13 @@ Status EngineHost::Open(StoreHost* store) {
   if (store != nullptr) {
     begin.weights = store->weights();
     begin.folder = request.directory->path() + "/servers";
+    // Nothing but adapters changes.
+    begin.fixed_base = !config.policies.empty();
+    for (const StoreHost::Hosted& one : store->policies()) {
+      if (one.policy.id == PolicyId::kMain) continue;
+      ++begin.adapters;
+      begin.adapter_rank = std::max(begin.adapter_rank, one.weights->adapter()->config.rank);
+    }
   } else {
     TM_ASSIGN_OR_RETURN(
         follows_, WeightsWatch::Follow(config, request.bus_url, config.run.name, request.keys));
@@ -33,8 +41,22 @@ Status EngineHost::Open(StoreHost* store) {
       engine_, OpenEngine(config, *process_.tokenizer, std::move(begin), channel, process_.clock));
   process_.start.max_context = engine_.max_context;
   process_.ports.engine = engine_.port.get();
+  if (store != nullptr) TM_RETURN_IF_ERROR(OpenPolicies(*store));
   // With a fleet only its engines know how much fits.
   return store != nullptr && !config.asks_gateway() ? store->CheckPrompts() : Ok();
+}
+
+// Their first versions are there before anything is drawn.
+Status EngineHost::OpenPolicies(const StoreHost& store) {
+  for (const StoreHost::Hosted& one : store.policies()) {
+    if (one.policy.id == PolicyId::kMain) continue;
+    channels_.push_back(std::make_unique<PolicyChannel>(*engine_.port, one.policy.id));
+    TM_RETURN_IF_ERROR(channels_.back()
+                           ->Publish({one.start.version, one.start.step, one.weights})
+                           .WithContext("policy." + one.policy.name));
+    process_.channels[one.policy.id] = channels_.back().get();
+  }
+  return Ok();
 }
 
 }  // namespace tidemill

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/policy_channel.h"
 #include "run/process.h"
 #include "run/torch/open_engine.h"
 #include "run/torch/weights_watch.h"
@@ -26,9 +27,12 @@ class EngineHost final : public Host {
   Status Watch() override { return follows_ ? follows_->Look(engine_.port->version()) : Ok(); }
 
  private:
+  Status OpenPolicies(const StoreHost& store);
+
   Process& process_;
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   OpenedEngine engine_;
+  std::vector<std::unique_ptr<PolicyChannel>> channels_;
 };
 
 }  // namespace tidemill

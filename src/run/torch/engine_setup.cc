@@ -20,6 +20,7 @@ Result<EngineOptions> EngineOptionsFrom(const RunConfig& config, int threads,
   }
   options.threads = threads;
   options.versions = static_cast<int32_t>(config.engine.versions);
+  options.int8_weights = config.engine.weights == "int8";
   options.live_share = config.gateway.share;
   options.token_bytes = [tokenizer](TokenId id) { return std::string(tokenizer.TokenBytes(id)); };
   return options;

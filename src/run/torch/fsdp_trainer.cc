@@ -91,9 +91,8 @@ Status WriteAndPrune(const RunConfig& config, const std::string& path,
                      const std::function<Status(const std::string&)>& fill) {
   TM_RETURN_IF_ERROR(WriteCheckpointBy(path, config.model.tokenizer_path(), fill));
   if (config.learner.keep_checkpoints == 0) return Ok();
-  const auto pruned =
-      PruneCheckpoints(fs::absolute(path).parent_path().string(),
-                       std::max<uint64_t>(config.learner.keep_checkpoints, 2));
+  const auto pruned = PruneCheckpoints(fs::absolute(path).parent_path().string(),
+                                       std::max<uint64_t>(config.learner.keep_checkpoints, 2));
   if (!pruned.ok()) {
     LogWarn("could not delete old checkpoints", {{"why", pruned.status().message()}});
   }
@@ -105,8 +104,7 @@ Status WriteAndPrune(const RunConfig& config, const std::string& path,
 Result<std::unique_ptr<RemoteTrainer>> MakeFsdpTrainer(const RunConfig& config,
                                                        const TrainerStart& start,
                                                        const FsdpPlace& place,
-                                                       WeightChannel& channel,
-                                                       const Clock& clock) {
+                                                       WeightChannel& channel, const Clock& clock) {
   const std::string folder = fs::absolute(place.folder).lexically_normal().string();
   TM_RETURN_IF_ERROR(MakeDirectories(folder));
   TM_ASSIGN_OR_RETURN(const TrainerOptions options, TrainerOptionsFrom(config));

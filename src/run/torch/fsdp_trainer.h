@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "run/run_config.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "learner/remote/remote_trainer.h"
+#include "run/run_config.h"
 #include "run/torch/make_trainer.h"
 #include "weights/weight_channel.h"
 

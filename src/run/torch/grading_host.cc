@@ -14,11 +14,33 @@ Status GradingHost::Open(StoreHost* store) {
   return here.reward ? OpenScorers(store) : Ok();
 }
 
+// What one call of a tool that stays may take is its wall_ms.
+void GradingHost::KeepTools(ToolOptions& options) {
+  for (const CommandConfig& keys : process_.config.tools.command) {
+    if (!keys.stays) continue;
+    const ToolConfig& tools = process_.config.tools;
+    CommandLimits limits;
+    limits.time = milliseconds(keys.wall_ms > 0 ? keys.wall_ms : tools.wall_ms);
+    limits.output_bytes = size_t{keys.output_kb > 0 ? keys.output_kb : tools.output_kb} << 10;
+    asked_tools_[keys.name] = std::make_unique<AskedCommand>(
+        StayingCommand::Options{keys.command, limits, keys.slots}, /*retries=*/0);
+  }
+  if (asked_tools_.empty()) return;
+  options.ask = [this](const std::string& tool,
+                       const std::string& question) -> Result<std::string> {
+    const auto found = asked_tools_.find(tool);
+    if (found == asked_tools_.end()) return Unavailable("no program for the tool " + tool);
+    TM_ASSIGN_OR_RETURN(std::vector<std::string> lines, found->second->Ask({question}));
+    return std::move(lines.front());
+  };
+}
+
 Status GradingHost::OpenTools(BlobStore* blobs) {
   const RunConfig& config = process_.config;
   ToolExecutorOptions options;
   options.tools = ToolOptionsFrom(config);
   if (config.tools.interpret) options.tools.interpret = InterpretCalls;
+  KeepTools(options.tools);
   options.tools.worker = process_.alone() ? "" : process_.start.worker;
   options.shells = config.tools.shells;
   options.roots = config.tools.roots;

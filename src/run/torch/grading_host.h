@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "judge/http_judge_port.h"
+#include "reward/asked_command.h"
 #include "reward/scorer_port.h"
 #include "run/process.h"
 #include "run/torch/judge_models.h"
@@ -30,10 +31,12 @@ class GradingHost final : public Host {
 
  private:
   Status OpenTools(BlobStore* blobs);
+  void KeepTools(ToolOptions& options);
   Status OpenScorers(StoreHost* store);
 
   Process& process_;
-  std::unique_ptr<ToolExecutor> tools_;
+  std::map<std::string, std::unique_ptr<AskedCommand>> asked_tools_;  // that stay, by name
+  std::unique_ptr<ToolExecutor> tools_;  // after them: its threads ask them
   std::unique_ptr<ScorerPort> scorer_;
   JudgeModels judge_models_;
   std::unique_ptr<JudgePort> judges_;

@@ -45,7 +45,7 @@ Status CheckKeys(const PromptEncoder& encoder, const Tokenizer& tokenizer,
 Status LearnerHost::Open(StoreHost* store) {
   TM_RETURN_IF_ERROR(OpenTeacher(*store));
   TM_RETURN_IF_ERROR(OpenKeys(*store));
-  TM_RETURN_IF_ERROR(OpenTrainer(*store));
+  TM_RETURN_IF_ERROR(OpenTrainers(*store));
   // Engine and trainer have what they need of them.
   store->ForgetWeights();
   return Ok();
@@ -53,8 +53,8 @@ Status LearnerHost::Open(StoreHost* store) {
 
 Status LearnerHost::OpenTeacher(StoreHost& store) {
   const RunConfig& config = process_.config;
-  TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
-  if (!objective.NeedsTeacher() || config.memory.only) return Ok();
+  TM_ASSIGN_OR_RETURN(const bool needed, NeedsTeacher(config));
+  if (!needed || config.memory.only) return Ok();
   if (!config.teacher.endpoint.empty()) return OpenTeacherEndpoint();
   TM_ASSIGN_OR_RETURN(TeacherWeights weights, TeacherWeightsFrom(store));
   ModelTeacherOptions options;
@@ -106,8 +106,8 @@ Status LearnerHost::OpenKeys(StoreHost& store) {
   if (!config.memory.on || config.memory.retrieval != "hidden") return Ok();
   // Keys in the database are of these weights, also when the run goes on from others.
   std::shared_ptr<const PolicyWeights> weights = store.weights();
-  if (!store.checkpoint().empty()) {
-    TM_ASSIGN_OR_RETURN(weights, LoadStartWeights(config, "", weights));
+  if (!store.policies().front().checkpoint.empty()) {
+    TM_ASSIGN_OR_RETURN(weights, LoadStartWeights(MainPolicyConfig(config), "", weights));
   }
   auto encoder = PromptEncoder::Make(weights, static_cast<int>(config.memory.key_layers));
   if (!encoder.ok()) return encoder.status().WithContext("memory.key_layers");
@@ -118,26 +118,35 @@ Status LearnerHost::OpenKeys(StoreHost& store) {
   return Ok();
 }
 
-Status LearnerHost::OpenTrainer(StoreHost& store) {
+Status LearnerHost::OpenTrainers(StoreHost& store) {
   if (process_.config.memory.only) {
     frozen_weights_ = store.weights();
     TM_ASSIGN_OR_RETURN(frozen_digest_, WeightsDigest(*frozen_weights_));
     LogInfo("the weights stay as they are", {{"sha256", frozen_digest_}});
     frozen_ = std::make_unique<FrozenTrainer>(frozen_weights_, store.channel());
-    process_.ports.trainer = frozen_.get();
+    process_.ports.trainers[PolicyId::kMain] = frozen_.get();
     return Ok();
   }
-  const TrainerStart start{.weights = store.weights(),
-                           .checkpoint = store.checkpoint(),
-                           .version = process_.start.version,
-                           .step = process_.start.step,
-                           .threads = process_.threads.trainer,
-                           .budgets = store.budgets()};
-  if (!process_.config.learner.own()) return OpenFsdp(store, start);
-  TM_ASSIGN_OR_RETURN(trainer_,
-                      MakeTrainer(process_.config, start, store.channel(), process_.clock));
-  process_.ports.trainer = trainer_.get();
-  process_.ranks_lost = [trainer = trainer_.get()] { return trainer->ranks_lost(); };
+  for (const StoreHost::Hosted& one : store.policies()) {
+    if (!one.policy.trained) continue;
+    const TrainerStart start{.weights = one.weights,
+                             .checkpoint = one.checkpoint,
+                             .version = one.start.version,
+                             .step = one.start.step,
+                             .threads = process_.threads.trainer,
+                             .budgets = one.budgets};
+    if (!process_.config.learner.own()) return OpenFsdp(store, start);
+    WeightChannel& channel =
+        one.policy.id == PolicyId::kMain ? store.channel() : *process_.channels.at(one.policy.id);
+    auto made = MakeTrainer(one.policy.config, start, channel, process_.clock);
+    if (!made.ok() && !one.policy.name.empty()) {
+      return made.status().WithContext("policy." + one.policy.name);
+    }
+    TM_RETURN_IF_ERROR(made.status());
+    process_.ports.trainers[one.policy.id] = made->get();
+    trainers_.push_back(std::move(*made));
+  }
+  process_.ranks_lost = [trainer = trainers_.front().get()] { return trainer->ranks_lost(); };
   return Ok();
 }
 
@@ -149,14 +158,17 @@ Status LearnerHost::OpenFsdp(StoreHost& store, const TrainerStart& start) {
       .for_servers = !config.engine.own() && process_.alone() && !config.teacher.policy};
   TM_ASSIGN_OR_RETURN(fsdp_,
                       MakeFsdpTrainer(config, start, place, store.channel(), process_.clock));
-  process_.ports.trainer = fsdp_.get();
+  process_.ports.trainers[PolicyId::kMain] = fsdp_.get();
   process_.ranks_lost = [trainer = fsdp_.get()] { return trainer->ranks_lost(); };
   return Ok();
 }
 
 std::vector<PortUse> LearnerHost::Usage(Time now) const {
   std::vector<PortUse> uses;
-  if (trainer_) uses.push_back({"trainer", trainer_->busy().Busy(now), 1});
+  // Their steps take turns.
+  Duration training{};
+  for (const auto& trainer : trainers_) training += trainer->busy().Busy(now);
+  if (!trainers_.empty()) uses.push_back({"trainer", training, 1});
   if (fsdp_) uses.push_back({"trainer", fsdp_->busy().Busy(now), 1});
   if (keys_) uses.push_back({"keys", keys_->busy().Busy(now), 1});
   if (teacher_busy_ != nullptr) uses.push_back({"teacher", teacher_busy_->Busy(now), 1});

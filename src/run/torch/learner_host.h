@@ -31,15 +31,15 @@ class LearnerHost final : public Host {
   Status OpenTeacherEndpoint();
   Result<TeacherWeights> TeacherWeightsFrom(StoreHost& store);
   Status OpenKeys(StoreHost& store);
-  Status OpenTrainer(StoreHost& store);
+  Status OpenTrainers(StoreHost& store);
   Status OpenFsdp(StoreHost& store, const TrainerStart& start);
 
   Process& process_;
-  std::unique_ptr<TeacherPort> teacher_;     // where the objective distils
-  const BusyMeter* teacher_busy_ = nullptr;  // of one in this process
-  std::unique_ptr<ModelKeys> keys_;          // where memory goes by hidden states
-  std::unique_ptr<TrainerThread> trainer_;
-  std::unique_ptr<RemoteTrainer> fsdp_;  // with learner.backend = fsdp2 instead
+  std::unique_ptr<TeacherPort> teacher_;                  // where the objective distils
+  const BusyMeter* teacher_busy_ = nullptr;               // of one in this process
+  std::unique_ptr<ModelKeys> keys_;                       // where memory goes by hidden states
+  std::vector<std::unique_ptr<TrainerThread>> trainers_;  // one for each policy that is trained
+  std::unique_ptr<RemoteTrainer> fsdp_;                   // with learner.backend = fsdp2 instead
   // With memory.only instead: weights that nobody changes.
   std::unique_ptr<FrozenTrainer> frozen_;
   std::shared_ptr<const PolicyWeights> frozen_weights_;

@@ -158,8 +158,7 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
   options.join_limit = learner.rank_join;
   options.timeout = learner.rank_timeout;
   if (learner.rank_address.empty()) {
-    TM_ASSIGN_OR_RETURN(const std::shared_ptr<OwnRanks> ranks,
-                        OwnRanks::Start(learner.ranks - 1));
+    TM_ASSIGN_OR_RETURN(const std::shared_ptr<OwnRanks> ranks, OwnRanks::Start(learner.ranks - 1));
     options.meeting = ranks->meeting();
     options.secret = ranks->secret();
     // Shared: they must be there as long as somebody asks for their fate, and end with the group.

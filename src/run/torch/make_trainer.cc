@@ -9,6 +9,7 @@
 #include "model/torch/lora.h"
 #include "model/torch/moved_weights.h"
 #include "model/torch/weight_block.h"
+#include "reward/asked_command.h"
 #include "run/loop_options.h"
 #include "run/torch/make_ranks.h"
 
@@ -67,6 +68,18 @@ Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) 
                  "[\"advantage=group_centered\"] or [\"advantage=leave_one_out\"] does");
 }
 
+// The program starts with the first question. The function may be copied: the program is one.
+GroupFunction GroupFunctionFrom(const RunConfig& config) {
+  const LearnerConfig& learner = config.learner;
+  if (learner.group_command.empty()) return {};
+  CommandLimits limits;
+  limits.time = learner.group_timeout;
+  auto command = std::make_shared<AskedCommand>(
+      StayingCommand::Options{learner.group_command, limits, learner.group_slots},
+      config.reward.retries);
+  return [command](const std::vector<std::string>& questions) { return command->Ask(questions); };
+}
+
 }  // namespace
 
 Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config) {
@@ -95,6 +108,7 @@ Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config) {
     options.credit.overlong = {config.rollout.max_turn_tokens * config.rollout.max_turns,
                                learner.overlong_buffer, learner.overlong_weight};
   }
+  options.credit.group = GroupFunctionFrom(config);
   options.schedule.peak = learner.learning_rate;
   options.schedule.warmup_steps = learner.warmup_steps;
   TM_ASSIGN_OR_RETURN(options.schedule.decay, ParseDecay(learner.decay));
@@ -108,6 +122,11 @@ Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config) {
   options.grad_clip = learner.max_grad_norm;
   if (learner.token_budget > 0) options.microbatch_tokens = learner.token_budget;
   options.recompute = learner.recompute;
+  options.exact = config.engine.exact && config.engine.own() &&
+                  config.engine.weights == "float32" && !IsGpu(device);
+  options.balance = learner.balance_loss;
+  options.balance_bias = learner.balance_bias;
+  options.replay_experts = learner.replay_experts;
   options.reserve_multiprocessors = static_cast<int>(learner.reserve_multiprocessors);
   options.minibatches = learner.minibatches;
   options.epochs = learner.epochs;
@@ -150,19 +169,20 @@ Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config
   if (config.model.init != "random") TM_RETURN_IF_ERROR(CheckModelWeights(config.model.path));
   // Weights under an adapter do not change: those of 16 bits stay as they are, where the learner
   // reads them so.
-  const bool frozen = config.learner.lora_rank > 0 || !config.model.adapter.empty();
+  const bool frozen =
+      config.learner.lora_rank > 0 || !config.model.adapter.empty() || !config.policies.empty();
   // Below an adapter, or with their low halves elsewhere, they are one block that is read where it
   // lies.
   if (IsGpu(device) && (frozen || LearnsNarrow(config, device))) return BlockOnGpu(config, device);
   const bool narrow = frozen && shape.dtype == Dtype::kBF16;
-  if (config.model.init != "random") {
-    return PolicyWeights::Load(config.model.path,
-                               {.device = device, .dtype = narrow ? Dtype::kBF16 : Dtype::kF32});
-  }
+  const Dtype dtype = narrow ? Dtype::kBF16 : Dtype::kF32;
+  const bool drawn = config.model.init == "random";
   TM_ASSIGN_OR_RETURN(
-      const auto drawn,
-      PolicyWeights::NewRandom(shape, config.run.seed, narrow ? Dtype::kBF16 : Dtype::kF32));
-  return IsGpu(device) ? MovedWeights(drawn, device, at::kFloat) : drawn;
+      const auto weights,
+      drawn ? PolicyWeights::NewRandom(shape, config.run.seed, dtype)
+            : PolicyWeights::Load(config.model.path, {.device = device, .dtype = dtype}));
+  if (config.learner.balance_bias > 0) return PolicyWeights::WithRouterBias(weights);
+  return drawn && IsGpu(device) ? MovedWeights(weights, device, at::kFloat) : weights;
 }
 
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(
@@ -192,6 +212,7 @@ Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(
   lora.rank = config.learner.lora_rank;
   lora.alpha = config.learner.lora_alpha;
   lora.target_pattern = "all-linear";
+  lora.experts = config.learner.lora_experts;
   lora.base_model = BaseModelOf(config);
   TM_ASSIGN_OR_RETURN(auto fresh, NewAdapter(lora, base->config(), config.run.seed, device));
   return PolicyWeights::WithAdapter(base, std::move(fresh));

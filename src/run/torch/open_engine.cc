@@ -21,9 +21,8 @@ RemoteOptions RemoteOptionsFrom(const RunConfig& config, const Tokenizer& tokeni
   const EngineThreadOptions own = EngineThreadOptionsFrom(config);
   RemoteOptions options;
   options.vocabulary = static_cast<int32_t>(model.vocab_size);
-  options.max_context = static_cast<int32_t>(config.rollout.max_context > 0
-                                                 ? config.rollout.max_context
-                                                 : model.max_position_embeddings);
+  options.max_context = static_cast<int32_t>(
+      config.rollout.max_context > 0 ? config.rollout.max_context : model.max_position_embeddings);
   options.token_bytes = [tokenizer](TokenId id) { return std::string(tokenizer.TokenBytes(id)); };
   options.cache_on_swap = own.cache_on_swap;
   options.wait_for_weights = own.wait_for_weights;
@@ -63,7 +62,8 @@ Result<OpenedEngine> OpenServers(const RunConfig& config, const Tokenizer& token
                                  EngineBeginning start, WeightChannel& channel,
                                  const Clock& clock) {
   TM_ASSIGN_OR_RETURN(const ModelConfig stored, ReadModelConfig(config.model.path));
-  TM_ASSIGN_OR_RETURN(const ServedVersions versions, ServedVersions::In(start.folder, stored.dtype));
+  TM_ASSIGN_OR_RETURN(const ServedVersions versions,
+                      ServedVersions::In(start.folder, stored.dtype));
   TM_ASSIGN_OR_RETURN(RemoteEngine::Servers servers, ServersFrom(config, start.folder));
   const RemoteOptions options = RemoteOptionsFrom(config, tokenizer, stored);
   LogInfo("waiting for inference servers",

@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
-#include "run/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/status.h"
 #include "engine/engine_port.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
+#include "run/run_config.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
@@ -23,7 +23,7 @@ struct EngineBeginning {
   bool fixed_base = false;  // EngineOptions
   int32_t adapters = 0;     // the same
   int64_t adapter_rank = 0;
-  std::string folder{};     // of what servers read and print
+  std::string folder{};  // of what servers read and print
 };
 
 struct OpenedEngine {

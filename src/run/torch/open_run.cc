@@ -9,6 +9,7 @@
 #include "run/torch/serving_host.h"
 #include "run/torch/settle_config.h"
 #include "run/torch/store_host.h"
+#include "run/torch/tinker_host.h"
 
 namespace tidemill {
 namespace {
@@ -19,6 +20,9 @@ Status Begin(Process& process) {
   const RunRequest& request = process.request;
   if (config.live.on && !process.alone()) {
     return Invalid("live.on: only `tidemill train` learns from sessions, not a fleet of workers");
+  }
+  if (!config.policies.empty() && !process.alone()) {
+    return Invalid("policy: only `tidemill train` trains several policies, not a fleet of workers");
   }
   RunStart& start = process.start;
   start.secret = NewSecret();
@@ -54,6 +58,9 @@ Status OpenHosts(Process& process) {
   if (here.tools || here.reward) TM_RETURN_IF_ERROR(process.Open<GradingHost>(store).status());
   if (here.learner && process.request.train) {
     TM_RETURN_IF_ERROR(process.Open<LearnerHost>(store).status());
+  }
+  if (here.learner && process.config.tinker.on) {
+    TM_RETURN_IF_ERROR(process.Open<TinkerRunHost>().status());
   }
   return Ok();
 }

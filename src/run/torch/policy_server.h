@@ -28,8 +28,8 @@ struct RecordTo {
 
 // LoRA adapters beside the model.
 struct ServeAdapters {
-  uint32_t most = 0;      // at once; 0: there are none
-  int64_t max_rank = 16;  // a GPU keeps room for it
+  uint32_t most = 0;                                           // at once; 0: there are none
+  int64_t max_rank = 16;                                       // a GPU keeps room for it
   std::vector<std::pair<std::string, std::string>> modules{};  // name and PEFT directory
 };
 

@@ -101,8 +101,8 @@ Result<VersionPointer> ServedVersions::Prepare(const PublishedWeights& published
     return files.status();
   }
   files->version = published.version;
-  return VersionPointer(std::make_shared<PreparedVersion>(
-      std::move(*files), std::move(canary), [folder] { RemoveFolder(folder); }));
+  return VersionPointer(std::make_shared<PreparedVersion>(std::move(*files), std::move(canary),
+                                                          [folder] { RemoveFolder(folder); }));
 }
 
 }  // namespace tidemill

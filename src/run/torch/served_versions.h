@@ -24,8 +24,8 @@ class ServedVersions {
   static Result<ServedVersions> In(const std::string& folder, Dtype dtype);
 
   // An adapter is merged; weights that lie in a directory already (StoredWeights) are taken as they
-  // are. The directory goes with the last pointer. kUnavailable: it could not be written; kInternal:
-  // the canary could not be computed.
+  // are. The directory goes with the last pointer. kUnavailable: it could not be written;
+  // kInternal: the canary could not be computed.
   Result<VersionPointer> Prepare(const PublishedWeights& published) const;
 
  private:

@@ -5,8 +5,10 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/secret.h"
+#include "core/version.h"
 #include "gateway/plain_recorder.h"
 #include "run/live_options.h"
+#include "run/policies.h"
 #include "run/torch/store_host.h"
 #include "store/case_reader.h"
 
@@ -22,6 +24,7 @@ Status ServingHost::Open(EnginePort* engine, StoreHost* store) {
   TM_ASSIGN_OR_RETURN(gateway_, GatewayHost::Read(config));
   GatewayUse use{
       .context_tokens = process_.start.max_context, .learning = request.train, .listens = listens};
+  use.adapters = ServePolicies(*engine);
   const bool learns = store != nullptr && store->earlier_sessions();
   if (listens && config.live.release && store == nullptr) {
     return Invalid("live.release needs learner and gateway in one process: tidemill train");
@@ -32,6 +35,8 @@ Status ServingHost::Open(EnginePort* engine, StoreHost* store) {
     use.operate = [this](const HttpRequest& asked) { return operator_->Answer(asked); };
   }
   TM_ASSIGN_OR_RETURN(auto recorder, MakeRecorders(*engine, store));
+  if (config.agent.used()) TM_RETURN_IF_ERROR(OpenTools());
+  use.mcp = tools_.get();
   Metrics& metrics = request.metrics != nullptr ? *request.metrics : own_metrics_;
   TM_RETURN_IF_ERROR(
       gateway_->Start(config, use, std::move(recorder), *engine, process_.clock, metrics));
@@ -50,6 +55,21 @@ Status ServingHost::Open(EnginePort* engine, StoreHost* store) {
   if (episodes_ == nullptr) return Ok();
   if (!config.environments.empty()) return OpenEnvironments();
   return OpenAgents(store != nullptr ? store->blobs() : nullptr);
+}
+
+// A request names a policy of the run by its "model". Null: the run has one policy.
+ServedAdapters* ServingHost::ServePolicies(EnginePort& engine) {
+  if (process_.config.policies.empty()) return nullptr;
+  const auto load = [](const std::string& path) -> Result<std::shared_ptr<const Weights>> {
+    return Unavailable(path + ": the policies of a run are those of its config");
+  };
+  adapters_ = std::make_unique<ServedAdapters>(
+      engine, load,
+      ServedAdapterOptions{.model = gateway_->policy().name, .most = 0, .by_clients = false});
+  for (const RunPolicy& policy : PoliciesOf(process_.config)) {
+    if (policy.id != PolicyId::kMain) adapters_->AddKnown(policy.name, policy.id);
+  }
+  return adapters_.get();
 }
 
 // Who is told of the gateway's turns, the innermost first; each passes on what is not its own. A
@@ -167,7 +187,8 @@ Status ServingHost::OpenEnvironments() {
     servers.mode = one.mode;
     TM_RETURN_IF_ERROR(
         CheckMode(*servers.standard, one.mode).WithContext("[[environment]] " + one.name));
-    for (const std::string& url : one.urls) servers.urls.push_back(ParseHttpUrl(url).value());
+    for (const std::string& url : one.urls)
+      servers.urls.push_back(ParseEnvironmentUrl(url).value());
     servers.command = one.command;
     servers.servers = one.servers;
     servers.slots = one.slots;
@@ -181,6 +202,26 @@ Status ServingHost::OpenEnvironments() {
   return Ok();
 }
 
+Status ServingHost::OpenTools() {
+  const RunConfig& config = process_.config;
+  const RolloutOptions rollout = RolloutOptionsFrom(config, process_.start);
+  EpisodeToolsOptions options;
+  options.worker = rollout.worker;
+  options.version = FullVersion();
+  options.secret = rollout.secret;
+  options.limits = rollout.limits;
+  TM_ASSIGN_OR_RETURN(ProtocolOptions offered, ProtocolOptionsFrom(config));
+  options.tools = std::move(offered.tools);
+  options.episodes = config.agent.slots;
+  options.lease_period = rollout.lease_period;
+  options.call_patience = rollout.call_patience;
+  options.messages = rollout.messages;
+  tools_ = std::make_unique<EpisodeTools>(*process_.ports.bus, process_.clock, std::move(options),
+                                          episodes_);
+  process_.ports.mcp = tools_.get();
+  return Ok();
+}
+
 Status ServingHost::OpenAgents(BlobStore* blobs) {
   const RunConfig& config = process_.config;
   AgentRunnerOptions options;
@@ -191,6 +232,7 @@ Status ServingHost::OpenAgents(BlobStore* blobs) {
   options.give_up = config.agent.give_up;
   options.learns = process_.request.train && !config.memory.only;
   options.boxes.own_user = config.tools.own_user;
+  options.tools = tools_.get();
   TM_ASSIGN_OR_RETURN(agents_, AgentRunner::Create(std::move(options), gateway_->gateway(),
                                                    *episodes_, blobs, process_.clock));
   process_.ports.agents = agents_.get();
@@ -206,8 +248,10 @@ ServingHost::~ServingHost() {
 }
 
 std::vector<const CounterSet*> ServingHost::counters() const {
-  if (live_ == nullptr) return {};
-  return {&live_->counters()};
+  std::vector<const CounterSet*> sets;
+  if (live_ != nullptr) sets.push_back(&live_->counters());
+  if (tools_) sets.push_back(&tools_->counters());
+  return sets;
 }
 
 void ServingHost::Sink(MetricSink& sink) const {

@@ -9,6 +9,7 @@
 
 #include "agents/agent_runner.h"
 #include "environments/environment_runner.h"
+#include "gateway/served_adapters.h"
 #include "live/guard_desk.h"
 #include "live/live_operator.h"
 #include "live/live_run.h"
@@ -38,6 +39,8 @@ class ServingHost final : public Host {
   LiveMemory LiveMemoryOf(CaseShelf& shelf) const;
   void OpenRelease(EnginePort& engine, StoreHost& store);
   void OpenGuards();
+  ServedAdapters* ServePolicies(EnginePort& engine);
+  Status OpenTools();
   Status OpenAgents(BlobStore* blobs);
   Status OpenEnvironments();
 
@@ -46,9 +49,11 @@ class ServingHost final : public Host {
   std::unique_ptr<ReleaseDesk> release_;  // where clients get a released version
   std::unique_ptr<GuardDesk> guards_;     // where sessions are learned from, or released
   std::optional<LiveOperator> operator_;
-  std::unique_ptr<GatewayHost> gateway_;  // owns the recorders
-  LiveRun* live_ = nullptr;               // null: sessions are not learned from
-  EpisodeRecorder* episodes_ = nullptr;   // where the agent is a program
+  std::unique_ptr<ServedAdapters> adapters_;  // policies of the run, by their names
+  std::unique_ptr<EpisodeTools> tools_;       // of agents; the gateway asks it
+  std::unique_ptr<GatewayHost> gateway_;      // owns the recorders
+  LiveRun* live_ = nullptr;                   // null: sessions are not learned from
+  EpisodeRecorder* episodes_ = nullptr;       // where the agent is a program
   std::unique_ptr<AgentRunner> agents_;
   std::unique_ptr<EnvironmentRunner> environments_;  // instead of them
 };

@@ -24,6 +24,18 @@ Result<RunConfig> SettleConfig(RunConfig config, const RunRequest& request,
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   const bool gpu = IsGpu(config.model.device);
   TM_ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  if (gpu && model.experts.count > 0) {
+    return Invalid(config.model.path + " has " + std::to_string(model.experts.count) +
+                   " experts a layer, which are computed on a CPU only so far; use "
+                   "model.device = \"cpu\", or engine.backend and learner.backend of others");
+  }
+  if (config.learner.balance_bias > 0 && model.experts.count == 0) {
+    return Invalid("learner.balance_bias is above 0, and " + config.model.path + " has no experts");
+  }
+  if (gpu && config.engine.weights == "int8") {
+    return Invalid("engine.weights = \"int8\" is for an engine on a CPU, this one is on " +
+                   config.model.device);
+  }
   TM_ASSIGN_OR_RETURN(PlanInput input, PlanInputFrom(config, model, gpu));
   input.trains = trains && config.learner.own();
   input.generates = request.roles.rollout && config.engine.own();

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "bus/redis/redis_place.h"
+#include "bus/broker.h"
 #include "core/secret.h"
 #include "run/recorded_budgets.h"
 #include "run/torch/make_trainer.h"
@@ -61,21 +61,12 @@ Status StoreHost::OpenStore() {
   // Kept: what was on the bus when the run stopped has tokens made from it.
   TM_ASSIGN_OR_RETURN(start.secret, KeepSecret(directory.secret_path()));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(directory.db_path(), process_.clock));
-  if (process_.request.resume) {
-    TM_ASSIGN_OR_RETURN(const auto newest, NewestCheckpoint(directory));
-    if (newest) start.step = newest->step, checkpoint_ = newest->path;
-    TM_ASSIGN_OR_RETURN(budgets_, RecordedBudgets(directory.db_path(), start.step));
-    TM_RETURN_IF_ERROR(db->ResumeFrom(start.step));
-    TM_ASSIGN_OR_RETURN(start.resumed, db->LoadForResume(config.replay.max_uses));
-  }
+  for (RunPolicy& policy : PoliciesOf(config)) policies_.push_back({.policy = std::move(policy)});
+  if (process_.request.resume) TM_RETURN_IF_ERROR(ReadResumed(*db));
   start.checkpoints = directory.checkpoints_path();
   TM_RETURN_IF_ERROR(ReadStart());
-  // The weights a run starts (or goes on) with are a version of their own.
-  const StoreOp reserve = ReserveVersion{start.step};
-  const StoreOp* ops[] = {&reserve};
-  TM_ASSIGN_OR_RETURN(auto outcomes, db->Apply(ops));
-  TM_RETURN_IF_ERROR(outcomes[0].status);
-  start.version = outcomes[0].version;
+  TM_RETURN_IF_ERROR(ReadPolicies());
+  TM_RETURN_IF_ERROR(NumberVersions(*db));
   Ports& ports = process_.ports;
   if (config.live.on && process_.request.train) {
     TM_ASSIGN_OR_RETURN(earlier_sessions_, LiveRun::Load(*db, process_.clock));
@@ -98,9 +89,80 @@ Status StoreHost::OpenStore() {
   return Ok();
 }
 
+// All policies go on from one checkpoint of the run, or none does.
+Status StoreHost::ReadResumed(RunDb& db) {
+  const RunDirectory& directory = *process_.request.directory;
+  RunStart& start = process_.start;
+  std::vector<RunPolicy> policies;
+  for (const Hosted& one : policies_) policies.push_back(one.policy);
+  TM_ASSIGN_OR_RETURN(auto newest, NewestCheckpoint(directory, policies));
+  if (newest) start.step = newest->step;
+  for (Hosted& one : policies_) {
+    if (newest && newest->paths.contains(one.policy.id)) {
+      one.checkpoint = newest->paths.at(one.policy.id);
+    }
+    TM_ASSIGN_OR_RETURN(one.budgets,
+                        RecordedBudgets(directory.db_path(), start.step, one.policy.name));
+  }
+  TM_RETURN_IF_ERROR(db.ResumeFrom(start.step));
+  TM_ASSIGN_OR_RETURN(start.resumed, db.LoadForResume(process_.config.replay.max_uses));
+  for (Hosted& one : policies_) {
+    const auto own = start.resumed.policy_steps.find(one.policy.name);
+    if (own != start.resumed.policy_steps.end()) one.start.step = own->second;
+  }
+  return Ok();
+}
+
+// The weights a policy starts (or goes on) with are a version of their own.
+Status StoreHost::NumberVersions(RunDb& db) {
+  RunStart& start = process_.start;
+  const auto reserve = [&](PolicyStep of) -> Result<uint64_t> {
+    const StoreOp op = ReserveVersion{start.step, std::move(of)};
+    const StoreOp* ops[] = {&op};
+    TM_ASSIGN_OR_RETURN(auto outcomes, db.Apply(ops));
+    TM_RETURN_IF_ERROR(outcomes[0].status);
+    return outcomes[0].version;
+  };
+  const bool named = !process_.config.policies.empty();
+  const bool main_is_named = policies_.front().policy.id == PolicyId::kMain;
+  TM_ASSIGN_OR_RETURN(start.version,
+                      reserve({"", main_is_named ? policies_.front().start.step : uint64_t{0}}));
+  for (Hosted& one : policies_) {
+    one.start.id = one.policy.id;
+    one.start.version = start.version;
+    if (one.policy.id != PolicyId::kMain) {
+      TM_ASSIGN_OR_RETURN(one.start.version, reserve({one.policy.name, one.start.step}));
+    }
+    if (named) start.policies.push_back(one.start);
+  }
+  return Ok();
+}
+
+void StoreHost::ForgetWeights() {
+  weights_.reset();
+  for (Hosted& one : policies_) one.weights.reset();
+}
+
+// Adapters on the base of the default policy.
+Status StoreHost::ReadPolicies() {
+  for (Hosted& one : policies_) {
+    if (one.policy.id == PolicyId::kMain) {
+      one.weights = weights_;
+      continue;
+    }
+    auto weights = LoadStartWeights(one.policy.config, one.checkpoint, weights_);
+    if (!weights.ok()) return weights.status().WithContext("policy." + one.policy.name);
+    one.weights = std::move(*weights);
+  }
+  return Ok();
+}
+
 Status StoreHost::ReadStart() {
   const RunConfig& config = process_.config;
-  TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config, checkpoint_));
+  const Hosted& first = policies_.front();
+  const bool main_is_named = first.policy.id == PolicyId::kMain;
+  TM_ASSIGN_OR_RETURN(
+      weights_, LoadStartWeights(MainPolicyConfig(config), main_is_named ? first.checkpoint : ""));
   TM_ASSIGN_OR_RETURN(const ModelConfig stored, ReadModelConfig(config.model.path));
   if (config.model.init == "files" && process_.request.train && !weights_->adapter() &&
       stored.dtype != Dtype::kF32 && weights_->config().dtype == Dtype::kF32) {
@@ -138,7 +200,7 @@ Status StoreHost::OpenChannel() {
   to.folder = std::filesystem::absolute(process_.request.directory->path()).string() + "/policy";
   TM_RETURN_IF_ERROR(MarkSharedFolder(to.folder, to.incarnation));
   to.bus = [url = process_.request.bus_url, run = process_.config.run.name] {
-    return ConnectRedisPlace(url, run);
+    return ConnectPlace(url, run);
   };
   auto made = std::make_unique<WeightPublisher>(EncodeWeights, std::move(to));
   process_.publisher = made.get();

@@ -11,6 +11,7 @@
 #include "live/live_run.h"
 #include "memory/case_shelf.h"
 #include "model/torch/model.h"
+#include "run/policies.h"
 #include "run/process.h"
 #include "store/store_thread.h"
 #include "weights/weight_channel.h"
@@ -37,11 +38,19 @@ class StoreHost final : public Host {
 
   const v1::ReleaseState& earlier_release() const { return earlier_release_; }  // with live.release
 
-  // To start from; whole sets of weights are large. Null once they were forgotten.
+  // To start from, of the default policy; whole sets of weights are large. Null once they were
+  // forgotten.
   const std::shared_ptr<const PolicyWeights>& weights() const { return weights_; }
-  void ForgetWeights() { weights_.reset(); }
-  const std::string& checkpoint() const { return checkpoint_; }  // gone on from; empty: none
-  const std::map<uint64_t, int64_t>& budgets() const { return budgets_; }
+  void ForgetWeights();
+  // Those that the config names, the default one first where it is among them.
+  struct Hosted {
+    RunPolicy policy;
+    std::shared_ptr<const PolicyWeights> weights{};
+    std::string checkpoint{};               // gone on from; empty: none
+    std::map<uint64_t, int64_t> budgets{};  // of its steps that are taken again
+    PolicyStart start{};
+  };
+  const std::vector<Hosted>& policies() const { return policies_; }
 
   std::vector<PortUse> Usage(Time now) const override {
     return {{"store", store_->busy().Busy(now), 1}};
@@ -51,7 +60,10 @@ class StoreHost final : public Host {
   Status ReadTasks();
   Status Prepare(const std::string& file, std::vector<v1::Task>* tasks);
   Status OpenStore();
+  Status ReadResumed(RunDb& db);
   Status ReadStart();
+  Status ReadPolicies();
+  Status NumberVersions(RunDb& db);
   Status OpenChannel();
 
   Process& process_;
@@ -59,9 +71,8 @@ class StoreHost final : public Host {
   std::vector<v1::Task> train_tasks_, eval_tasks_;
   TaskBook book_;
   std::shared_ptr<const PolicyWeights> weights_;
-  std::string checkpoint_;
-  std::map<uint64_t, int64_t> budgets_;  // of steps that are taken again
-  CasesState cases_;                     // of memory, as earlier processes left it
+  std::vector<Hosted> policies_;
+  CasesState cases_;  // of memory, as earlier processes left it
   std::unique_ptr<CaseShelf> shelf_;
   std::optional<LiveRun::Earlier> earlier_sessions_;
   v1::ReleaseState earlier_release_;

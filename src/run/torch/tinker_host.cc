@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/log.h"
 #include "gateway/served_policy.h"
 #include "model/torch/device.h"
 #include "run/torch/engine_setup.h"
@@ -15,6 +16,18 @@ namespace {
 constexpr int32_t kSpareAdapters = 4;
 
 }  // namespace
+
+Result<TinkerOptions> TinkerOptionsFrom(const TinkerConfig& config, const std::string& folder) {
+  TinkerOptions options;
+  options.host = config.host;
+  options.port = static_cast<uint16_t>(config.port);
+  options.folder = folder;
+  options.limits.rank_max = config.max_rank;
+  if (config.keys.empty()) return options;
+  TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Read(config.keys));
+  options.key_file = config.keys;
+  return options;
+}
 
 Status TinkerHost::AddBase(const std::string& words, RunConfig config, int64_t rank_max) {
   const size_t equals = words.find('=');
@@ -69,6 +82,18 @@ Result<std::unique_ptr<TinkerHost>> TinkerHost::Start(const std::vector<std::str
   TM_ASSIGN_OR_RETURN(host->server_, TinkerServer::Start(std::move(options), host->bases_,
                                                          *host->models_, host->clock_));
   return host;
+}
+
+Status TinkerRunHost::Open() {
+  const RunConfig& config = process_.config;
+  const std::string folder = process_.request.directory->path() + "/tinker";
+  TM_ASSIGN_OR_RETURN(TinkerOptions options, TinkerOptionsFrom(config.tinker, folder));
+  Result<std::unique_ptr<TinkerHost>> served =
+      TinkerHost::Start({config.model.path}, config, std::move(options));
+  if (!served.ok()) return served.status().WithContext("tinker");
+  served_ = std::move(*served);
+  LogInfo("the Tinker API is served", {{"url", served_->url()}});
+  return Ok();
 }
 
 }  // namespace tidemill

@@ -1,4 +1,4 @@
-// Model directories behind the Tinker API: `tidemill tinker`.
+// Model directories behind the Tinker API: `tidemill tinker`, and [tinker] of a run.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,15 @@
 #include "core/clock.h"
 #include "core/status.h"
 #include "engine/engine_port.h"
-#include "run/run_config.h"
+#include "run/process.h"
 #include "tinker/tinker_server.h"
 #include "tinker/torch/torch_models.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
+
+// With the keys read. kInvalid names their file.
+Result<TinkerOptions> TinkerOptionsFrom(const TinkerConfig& config, const std::string& folder);
 
 class TinkerHost {
  public:
@@ -35,6 +38,18 @@ class TinkerHost {
   std::vector<ServedBase> bases_;
   std::unique_ptr<TorchModels> models_;
   std::unique_ptr<TinkerServer> server_;
+};
+
+// The Tinker API beside a run: clients train adapters on the model that the run begins with.
+class TinkerRunHost final : public Host {
+ public:
+  explicit TinkerRunHost(Process& process) : process_(process) {}
+  // Its folder is tinker/ of the run.
+  Status Open();
+
+ private:
+  Process& process_;
+  std::unique_ptr<TinkerHost> served_;
 };
 
 }  // namespace tidemill

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "bus/redis/redis_place.h"
+#include "bus/broker.h"
 #include "core/log.h"
 #include "core/version.h"
 #include "run/stop_signal.h"
@@ -84,7 +84,7 @@ Status WeightsWatch::FollowBy(WeightsWay way) {
       receiver_.Follow(NewVersionLogSource(NewFolderPlace(sheet_.weights_folder)));
       break;
     case WeightsWay::kBus: {
-      TM_ASSIGN_OR_RETURN(auto place, ConnectRedisPlace(bus_url_, sheet_.run));
+      TM_ASSIGN_OR_RETURN(auto place, ConnectPlace(bus_url_, sheet_.run));
       receiver_.Follow(NewVersionLogSource(std::move(place)));
       break;
     }
