@@ -23,9 +23,12 @@ import datasets
 import pandas
 import torch
 import transformers
+from mlflow.tracking import MlflowClient
 from peft import LoraConfig, PeftModel, get_peft_model
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from wandb.proto import wandb_internal_pb2
+from wandb.sdk.internal.datastore import DataStore
 
 PROGRAM = ""
 IDS = [5, 17, 3, 250, 99, 42, 7, 7, 120, 61]
@@ -194,6 +197,42 @@ def check_formats(folder, made, episodes):
         check(f"{kind} has the messages", len(said) == len(episodes.messages[0]), said[-1])
 
 
+# A run in two parts, with W&B and MLflow told by a process beside it, read by their own packages.
+def check_trackers(folder):
+    told = ["--set", 'track.to=["wandb","mlflow"]', "--set", f"track.python={sys.executable}", "--set", "track.wait=120s",
+            "--set", f"tasks.eval={folder}/eval.jsonl", "--set", "eval.every_steps=2", "--set", "eval.samples=1"]
+    run(*train_words(folder, "tracked", "--set", "run.steps=3", *told))
+    run("train", "--json", "--no-web", "--resume", folder / "runs/tracked", "--set", "run.steps=5")
+    made = folder / "runs/tracked"
+    metrics = [json.loads(line) for line in (made / "metrics.jsonl").open()]
+    rewards = [(line["step"], line["reward_mean"]) for line in metrics if line["kind"] == "step"]
+
+    client = MlflowClient(f"sqlite:///{folder}/runs/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("tidemill").experiment_id])
+    history = client.get_metric_history(runs[0].info.run_id, "step/reward_mean")
+    same = [(point.step, point.value) for point in history] == rewards
+    check("MLflow has each step of a run in two parts once, in one run", len(runs) == 1 and same, len(history))
+    check("MLflow has the config, and the run as finished",
+          runs[0].data.params["learner.learning_rate"] == "0.001" and runs[0].info.status == "FINISHED")
+    artifacts = {artifact.path for artifact in client.list_artifacts(runs[0].info.run_id)}
+    check("MLflow has evaluations and transcripts", artifacts == {"evaluations.json", "transcripts.json"}, artifacts)
+
+    points, config, tables = {}, {}, set()
+    for path in sorted(made.glob("wandb/offline-run-*/*.wandb")):
+        store = DataStore()
+        store.open_for_scan(str(path))
+        while (data := store.scan_data()) is not None:
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            config.update({item.key: json.loads(item.value_json) for item in record.run.config.update})
+            row = {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            tables |= {key for key in row if key.split(".")[0] in ("evaluations", "transcripts")}
+            if "step/reward_mean" in row:
+                points.setdefault(row["learner_step"], []).append(row["step/reward_mean"])
+    check("W&B's own reader has each step once", points == {step: [reward] for step, reward in rewards}, len(points))
+    check("W&B has the config and the tables", config.get("learner.learning_rate") == 0.001 and len(tables) >= 2, sorted(tables)[:2])
+
+
 def check_prometheus(made):
     child = subprocess.Popen([PROGRAM, "view", made.name, "--folder", made.parent, "--port", "0"],
                              stdout=subprocess.PIPE, text=True)
@@ -231,6 +270,7 @@ def main():
         check_tensorboard(made)
         check_pandas(folder, made)
         check_prometheus(made)
+        check_trackers(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{len(FAILED)} failed" if FAILED else "all good")

@@ -24,6 +24,9 @@ warnings.simplefilter("ignore")
 
 import numpy
 import tinker
+import torch
+import transformers
+from peft import PeftModel
 from tinker import types
 
 FAILED = []
@@ -182,6 +185,51 @@ def check_learning(service):
     check("the likeliest token of the prompt is known", best[1] >= drawn.prompt_logprobs[1] - 1e-5, best)
 
 
+def theirs(loss, row, logits):
+    """The loss of one datum by torch's own functions."""
+    inputs = row.loss_fn_inputs
+    targets = torch.tensor(inputs["target_tokens"].tolist())
+    p = torch.log_softmax(logits, -1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    if loss == "cross_entropy":
+        return -(torch.tensor(inputs["weights"].tolist()) * p).sum()
+    q, a = torch.tensor(inputs["logprobs"].tolist()), torch.tensor(inputs["advantages"].tolist())
+    r = (p - q).exp()
+    return {
+        "importance_sampling": lambda: -(r * a).sum(),
+        "ppo": lambda: -torch.minimum(r * a, r.clamp(0.8, 1.2) * a).sum(),
+        "cispo": lambda: -(r.clamp(0.8, 1.2).detach() * p * a).sum(),
+        "dro": lambda: -(p * a - 0.05 * (p - q) ** 2).sum(),
+    }[loss]()
+
+
+def check_against_torch(service, base, kept):
+    """The same adapter, batches and AdamW in transformers and PEFT."""
+    text = [5, 9, 13, 21, 34, 8, 3]
+    for loss in ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"]:
+        model = service.create_lora_training_client(base_model="demo/demo", rank=4, seed=9).result()
+        model.save_weights_for_sampler("start").result()
+        start = kept / "checkpoints" / model.model_id / "sampler_weights" / "start"
+        peft = PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(base, torch_dtype=torch.float32), start,
+                                         is_trainable=True)
+        adam = torch.optim.AdamW([w for w in peft.parameters() if w.requires_grad], lr=1e-2, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.01)
+        losses = []
+        for step in range(4):
+            data = batch(500 + step) if loss == "cross_entropy" else batch(500 + step, ratios=True)
+            passed = model.forward_backward(data, loss, {"beta": 0.1} if loss == "dro" else None)
+            model.optim_step(types.AdamParams(learning_rate=1e-2, eps=1e-6, weight_decay=0.01)).result()
+            total = sum(theirs(loss, row, peft(torch.tensor([row.model_input.to_ints()])).logits[0]) for row in data)
+            adam.zero_grad()
+            total.backward()
+            adam.step()
+            losses.append(abs(passed.result().metrics["loss:sum"] - total.item()) / max(1.0, abs(total.item())))
+        got = model.save_weights_and_get_sampling_client().result().compute_logprobs(types.ModelInput.from_ints(text)).result()[1:]
+        with torch.no_grad():
+            logprobs = torch.log_softmax(peft(torch.tensor([text])).logits[0], -1)
+        wanted = [logprobs[i, text[i + 1]].item() for i in range(len(text) - 1)]
+        gap = max(abs(a - b) for a, b in zip(got, wanted))
+        check(f"{loss}: four steps are those of torch and PEFT", max(losses) < 1e-5 and gap < 1e-3, f"losses {max(losses):.1e}, text {gap:.1e}")
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__.splitlines()[0])
@@ -204,6 +252,7 @@ def main():
         with tinker.ServiceClient(base_url=server.url) as service:
             check_losses(service)
             check_learning(service)
+            check_against_torch(service, folder / "demo", folder / "kept")
             wanted = check_kills(service, server)
         check_two(server, wanted)
     finally:

@@ -1,5 +1,8 @@
 """Scorers that the tests start in another process."""
 import asyncio
+import os
+import signal
+import time
 
 import tidemill
 
@@ -21,6 +24,19 @@ async def slow_first(episode):
 @tidemill.scorer
 def raises(episode):
     return 1 / len(episode.submission)
+
+
+@tidemill.scorer(slots=1)
+def raises_hangs_and_dies(episode):
+    """One member of each group has a scorer that fails, in a way that depends on the group."""
+    if episode.group > 0 and episode.member == 3:
+        way = episode.group % 3
+        if way == 0:
+            raise RuntimeError("out of order")
+        if way == 1:
+            time.sleep(600)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 0.2 + 0.3 * episode.member
 
 
 @tidemill.scorer

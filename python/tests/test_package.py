@@ -12,10 +12,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "tests"))
 
+import functions  # noqa: E402
 import scorers  # noqa: E402
 
 import tidemill  # noqa: E402
-from tidemill.config import set_words, toml_value  # noqa: E402
+from tidemill.config import set_words, tables_text, toml_value  # noqa: E402
+from tidemill.group import group_keys  # noqa: E402
 
 
 def question(number, **fields):
@@ -24,8 +26,9 @@ def question(number, **fields):
     return json.dumps(asked) + "\n"
 
 
-def ask_worker(scorer, *questions):
-    done = subprocess.run(scorer.command, input="".join(questions), capture_output=True, text=True, timeout=60,
+def ask_worker(kept, *questions):
+    command = kept if isinstance(kept, list) else kept.command
+    done = subprocess.run(command, input="".join(questions), capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     return {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
 
@@ -60,11 +63,75 @@ class ScorerTest(unittest.TestCase):
             _ = space["loose"].command
 
     def test_an_unknown_name_is_named(self):
-        command = [*scorers.by_member.command[:-1], "nobody"]
+        command = [*scorers.by_member.command[:-1], "asyncio"]
         done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60,
                               env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("has no scorer nobody", done.stderr)
+        self.assertIn("has no function asyncio", done.stderr)
+
+
+def call(number, arguments, **files):
+    return json.dumps({"id": number, "tool": "t", "arguments": arguments, "task": "t", "group": 1, "member": 0,
+                       "files": {path.replace("_", "."): text for path, text in files.items()}}) + "\n"
+
+
+class ToolTest(unittest.TestCase):
+    def test_the_model_is_told_name_docstring_and_parameters(self):
+        table = functions.word_count.table()
+        self.assertEqual(table["name"], "word_count")
+        self.assertEqual(table["description"], "Counts the words of a file that are long enough.")
+        self.assertEqual(json.loads(table["parameters"]),
+                         {"type": "object", "properties": {"path": {"type": "string"}, "least": {"type": "integer"}},
+                          "required": ["path"]})
+        self.assertTrue(table["changes"])
+        self.assertEqual((functions.rename.table()["slots"], functions.rename.table()["wall_ms"]), (3, 5000))
+
+    def test_it_reads_and_changes_the_workspace(self):
+        answers = ask_worker(functions.word_count, call(1, {"path": "a.c", "least": 3}, a_c="int main of words"))
+        self.assertEqual(answers[1], {"id": 1, "text": "3"})
+        answers = ask_worker(functions.rename, call(1, {"old": "a.c", "new": "b.c"}, a_c="x", c_c="y"))
+        self.assertEqual(answers[1], {"id": 1, "text": "a.c is now b.c", "files": {"b.c": "x", "a.c": None}})
+
+    def test_a_refusal_is_the_agents_and_an_exception_is_ours(self):
+        answers = ask_worker(functions.word_count, call(1, {"path": "b.c"}, a_c="x"))
+        self.assertEqual(answers[1], {"id": 1, "text": "there is no file b.c", "failed": True})
+        answers = ask_worker(functions.rename, call(1, {"old": "no", "new": "b.c"}))
+        self.assertIn("KeyError: 'no' (functions.py:", answers[1]["error"])
+        self.assertNotIn("text", answers[1])
+        self.assertIn("a str, got 3", ask_worker(functions.no_text, call(1, {}))[1]["error"])
+
+    def test_a_parameter_without_a_type_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "parameter path of the tool loose needs a type"):
+            @tidemill.tool
+            def loose(path):
+                return path
+        with self.assertRaisesRegex(TypeError, "parameter number of the tool odd must be str, int"):
+            @tidemill.tool
+            def odd(number: complex) -> str:
+                return str(number)
+
+
+def about(number, *rewards):
+    members = [{"member": i, "reward": reward, "parts": {}, "solved": False, "end": "submitted" if reward else "turns",
+                "turns": 1, "generated_tokens": 3, "submission": ""} for i, reward in enumerate(rewards)]
+    return json.dumps({"id": number, "group": 5, "task": "t", "members": members}) + "\n"
+
+
+class GroupTest(unittest.TestCase):
+    def test_one_program_answers_for_a_filter_and_an_advantage(self):
+        keys = group_keys(functions.centered, functions.submitted)
+        self.assertEqual(keys["learner.group_slots"], 7)
+        answers = ask_worker(keys["learner.group_command"], about(1, 1.0, 0.0), about(2, 0.5, 0.5))
+        self.assertEqual(answers[1], {"id": 1, "keep": [True, False], "advantages": [0.5, -0.5]})
+        self.assertEqual(answers[2], {"id": 2, "keep": [True, True], "advantages": [0.0, 0.0]})
+        self.assertEqual(group_keys(None, None), {})
+
+    def test_one_truth_is_for_the_whole_group(self):
+        self.assertEqual(ask_worker(functions.never, about(1, 1.0, 0.0))[1]["keep"], [False, False])
+
+    def test_another_number_of_values_is_an_error(self):
+        answers = ask_worker(functions.too_few, about(1, 1.0, 0.0))
+        self.assertIn("one value for each of the 2 members, got 1", answers[1]["error"])
 
 
 class ConfigTest(unittest.TestCase):
@@ -80,6 +147,14 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(set_words({"run.steps": 3}), ["--set", "run.steps=3"])
         self.assertEqual(set_words({"reward": {"weights": {"command": 1.0}}}),
                          ["--set", 'reward.weights={"command" = 1.0}'])
+
+    def test_lists_of_tables_are_given_in_a_file(self):
+        import tomllib
+
+        keys = {"judge": [{"name": "a", "votes": 3}, {"name": "b"}], "tools": {"command": [{"name": "c"}]}, "run.steps": 1}
+        self.assertEqual(set_words(keys), ["--set", "run.steps=1"])
+        self.assertEqual(tomllib.loads(tables_text(keys)), {"judge": keys["judge"], "tools": keys["tools"]})
+        self.assertEqual(tables_text({"run.steps": 1}), "")
 
     def test_what_is_no_value_is_named(self):
         with self.assertRaisesRegex(TypeError, "object"):
@@ -110,9 +185,10 @@ class ProgramTest(unittest.TestCase):
         self.program("exit 0")
         run = tidemill.Run(name="x", folder=self.folder.name)
         run.path.mkdir()
-        (run.path / "metrics.jsonl").write_text('{"step": 1}\n{"step"')
-        self.assertEqual(list(run.follow()), [{"step": 1}])
-        self.assertEqual(run.metrics(), [{"step": 1}])
+        (run.path / "metrics.jsonl").write_text('{"kind": "step"}\n{"kind": "tick"}\n{"kind"')
+        self.assertEqual(list(run.follow()), [{"kind": "step"}, {"kind": "tick"}])
+        self.assertEqual(list(run.follow("tick", "eval")), run.metrics("tick"))
+        self.assertEqual(run.metrics(), [{"kind": "step"}, {"kind": "tick"}])
 
     def test_tasks_that_the_program_refuses_leave_the_file_as_it_was(self):
         target = Path(self.folder.name) / "tasks.jsonl"
@@ -131,6 +207,27 @@ class ProgramTest(unittest.TestCase):
         with self.assertRaisesRegex(tidemill.TidemillError, "no model in DIR"):
             with tidemill.serve("DIR"):
                 self.fail("it started")
+
+    def test_tools_are_given_behind_what_the_config_file_has(self):
+        self.program(f'echo "$@" >{self.folder.name}/words')
+        config = Path(self.folder.name) / "mine.toml"
+        config.write_text("[run]\nsteps = 3\n")
+        run = tidemill.Run(config, {"run.seed": 4}, name="x", folder=self.folder.name, tools=[functions.rename])
+        list(run.start().follow())
+        import tomllib
+
+        seen = tomllib.loads((Path(self.folder.name) / "x.toml").read_text())
+        self.assertEqual(seen["run"], {"steps": 3})
+        self.assertEqual(seen["tools"]["command"], [functions.rename.table()])
+        words = (Path(self.folder.name) / "words").read_text()
+        self.assertIn(f"{self.folder.name}/x.toml --set run.seed=4", words)
+        self.assertNotIn("tools.command", words)
+
+    def test_feedback_goes_to_the_session_of_the_client(self):
+        client = tidemill.Client("http://localhost:1/", key="k", session="a b")
+        self.assertEqual(repr(client), "<tidemill client of http://localhost:1, session a b>")
+        with self.assertRaisesRegex(ValueError, "needs an answer, or a session"):
+            tidemill.Client("http://localhost:1").feedback(score=1)
 
     def test_a_missing_program_is_named(self):
         os.environ["TIDEMILL_PROGRAM"] = "/nowhere/tidemill"

@@ -1,14 +1,18 @@
 """A run by the program itself, scored by a Python function; TIDEMILL_PROGRAM names the program."""
+import json
 import os
+import re
 import sys
 import tempfile
 import unittest
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "tests"))
 
+import functions  # noqa: E402
 import scorers  # noqa: E402
 
 import tidemill  # noqa: E402
@@ -59,6 +63,59 @@ class RunTest(unittest.TestCase):
                            reward=scorers.raises)
         with self.assertRaisesRegex(tidemill.TidemillError, "ZeroDivisionError"):
             run.start().wait(120)  # the trial question has nothing submitted
+
+    def test_a_scorer_that_raises_hangs_or_is_killed_makes_episodes_stale_and_never_zero(self):
+        keys = {**self.keys(2), "reward.retries": 0, "reward.command_timeout": "2s"}
+        run = tidemill.Run(None, keys, name="fails", folder=self.folder / "runs", reward=scorers.raises_hangs_and_dies)
+        summary = run.start().wait(120)
+        self.assertEqual((summary["status"], summary["steps"]), ("done", 2), run.log(30))
+        failed = [row for row in run.episodes(purpose="train") if row["member"] == 3 and row["cause"]]
+        self.assertGreaterEqual(len(failed), 3)
+        for row in failed:
+            self.assertEqual((row["fate"], row["reward"], row["scored"]), ("stale", None, False), row)
+            way = {0: "out of order", 1: "no answer within 2000 ms", 2: "signal 9"}[row["group"] % 3]
+            self.assertIn(way, row["cause"])
+        for row in run.episodes(purpose="train"):
+            if row["scored"]:
+                self.assertAlmostEqual(row["reward"], 0.2 + 0.3 * row["member"], places=5)
+
+    def test_groups_are_filtered_and_weighed_by_functions(self):
+        run = tidemill.Run(None, self.keys(2), name="groups", folder=self.folder / "runs", reward=scorers.by_member,
+                           advantage=functions.centered, filter=functions.first_three)
+        run.start().wait(120)
+        steps = run.metrics("step")
+        self.assertEqual([step["left_out"] for step in steps], [2, 2], run.log(30))
+        # Rewards of a group are 0.2, 0.5, 0.8, 0.2: three of four are trained on.
+        for step in steps:
+            self.assertAlmostEqual(step["advantage_abs"], (0.225 + 0.075 + 0.375) / 4, places=5)
+
+    def test_a_function_of_groups_that_raises_ends_the_run_and_no_step_is_taken(self):
+        run = tidemill.Run(None, {**self.keys(2), "reward.retries": 0}, name="groupless", folder=self.folder / "runs",
+                           reward=scorers.by_member, filter=functions.raises)
+        with self.assertRaisesRegex(tidemill.TidemillError, r"LookupError: no such group \(functions.py"):
+            run.start().wait(120)
+        self.assertEqual(run.metrics("step"), [])
+
+    def test_a_tool_is_offered_to_the_model_and_a_wrong_one_is_refused(self):
+        run = tidemill.Run(None, self.keys(1), name="tool", folder=self.folder / "runs", reward=scorers.by_member,
+                           tools=[functions.word_count])
+        self.assertEqual(run.start().wait(120)["status"], "done", run.log(30))
+        self.assertIn('name = "word_count"', (run.path / "config.toml").read_text())
+        wrong = {**self.keys(1), "tools.command": [{**functions.word_count.table(), "parameters": "[1]"}]}
+        with self.assertRaisesRegex(tidemill.TidemillError, "JSON schema of an object"):
+            tidemill.Run(None, wrong, name="wrong", folder=self.folder / "runs").start().wait(60)
+
+    def test_the_tinker_api_is_served_beside_a_run(self):
+        keys = {**self.keys(100000), "tinker.on": True, "tinker.port": 0}
+        with tidemill.Run(None, keys, name="served", folder=self.folder / "runs", reward=scorers.by_member) as run:
+            for _ in run.follow("step"):
+                break
+            url = re.search(r"the Tinker API is served.*?(http://[\w.:]+)", run.log(100))
+            self.assertIsNotNone(url, run.log(100))
+            with urllib.request.urlopen(url[1] + "/api/v1/get_server_capabilities") as reply:
+                models = json.load(reply)["supported_models"]
+        self.assertEqual([model["model_name"] for model in models], [str(self.folder / "model")])
+        self.assertTrue((run.path / "tinker" / "tinker.db").exists())
 
     def test_a_key_that_does_not_exist_is_named(self):
         with self.assertRaisesRegex(tidemill.TidemillError, "run.stepz") as caught:

@@ -1,4 +1,5 @@
-"""A config from Python values: the keys of docs/config.md, as `--set` takes them."""
+"""A config from Python values: the keys of docs/config.md, as `--set` takes them, and lists of tables, as a file has
+them."""
 from __future__ import annotations
 
 import json
@@ -6,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .function import KeptFunction
+
 
 def toml_value(value: Any) -> str:
-    """A value as TOML writes it. Functions with @scorer become their command."""
-    if hasattr(value, "command") and callable(value):
+    """A value as TOML writes it. Functions that a run asks become their command."""
+    if isinstance(value, KeptFunction):
         return toml_value(value.command)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -36,8 +39,24 @@ def flatten(keys: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
+def are_tables(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(one, Mapping) for one in value)
+
+
 def set_words(keys: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for name, value in flatten(keys).items():
-        words += ["--set", f"{name}={toml_value(value)}"]
+        if not are_tables(value):
+            words += ["--set", f"{name}={toml_value(value)}"]
     return words
+
+
+def tables_text(keys: Mapping[str, Any]) -> str:
+    """The lists of tables among the keys ({"judge": [{..}]}), to be put behind what a file has."""
+    text = ""
+    for name, value in flatten(keys).items():
+        if not are_tables(value):
+            continue
+        for table in value:
+            text += f"\n[[{name}]]\n" + "".join(f"{key} = {toml_value(one)}\n" for key, one in table.items())
+    return text

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,16 @@ class TidemillError(RuntimeError):
 
 
 def program() -> str:
-    """The path of `tidemill`: TIDEMILL_PROGRAM, else what is on PATH, else the build of the tree this file is in."""
+    """The path of `tidemill`: TIDEMILL_PROGRAM, else the one in this package, which a wheel has, else what is on PATH,
+    else the build of the tree this file is in."""
     named = os.environ.get("TIDEMILL_PROGRAM")
     if named:
         if not os.access(named, os.X_OK):
             raise TidemillError(f"TIDEMILL_PROGRAM is {named}, which is not a program", 2)
         return named
+    packed = Path(__file__).resolve().parent / "prefix" / "bin" / "tidemill"
+    if packed.exists():
+        return str(packed)
     found = shutil.which("tidemill")
     if found:
         return found
@@ -31,6 +36,12 @@ def program() -> str:
     if built.exists():
         return str(built)
     raise TidemillError("the program tidemill is not on PATH; put it there or set TIDEMILL_PROGRAM", 2)
+
+
+def main() -> None:
+    """`tidemill` on the path of a virtual environment: the program in its place."""
+    path = program()
+    os.execv(path, [path, *sys.argv[1:]])
 
 
 def last_lines(text: str, count: int = 8) -> str:

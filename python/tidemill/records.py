@@ -31,6 +31,13 @@ def rows_to_pandas(rows: Iterator[dict[str, Any]]) -> Any:
     return pandas.DataFrame(list(rows))
 
 
+def rows_to_arrow(rows: Iterator[dict[str, Any]]) -> Any:
+    """A pyarrow.Table (pip install tidemill[arrow])."""
+    import pyarrow
+
+    return pyarrow.Table.from_pylist(list(rows))
+
+
 def rows_to_dataset(rows: Iterator[dict[str, Any]]) -> Any:
     """A datasets.Dataset (pip install tidemill[datasets])."""
     import datasets

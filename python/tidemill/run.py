@@ -6,33 +6,42 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .config import set_words
+from .config import flatten, set_words, tables_text
+from .group import Advantage, Filter, group_keys
 from .program import ask, last_lines, program, TidemillError
 from .records import export_rows
 from .scorer import Scorer
+from .tool import Tool
 
 LOOK_EVERY_S = 0.2
 
 
 class Run:
-    """One run of `tidemill train`. `keys` are those of docs/config.md, nested or with dots:
+    """One run of `tidemill train`. `keys` are those of docs/config.md, nested or with dots; a list of dicts is a list of
+    tables. Functions are those that @scorer, @tool, @advantage and @filter made:
 
-        Run("run.toml", {"run.steps": 5}, name="first", reward=my_scorer)
+        Run("run.toml", {"run.steps": 5}, name="first", reward=my_scorer, tools=[my_tool])
     """
 
     def __init__(self, config: str | os.PathLike[str] | None = None, keys: Mapping[str, Any] | None = None, *,
-                 name: str | None = None, folder: str | os.PathLike[str] = "runs", reward: Scorer | None = None):
+                 name: str | None = None, folder: str | os.PathLike[str] = "runs", reward: Scorer | None = None,
+                 tools: Sequence[Tool] = (), advantage: Advantage | None = None, filter: Filter | None = None):
         self.folder = Path(folder)
         self.name = name or time.strftime("%Y%m%d-%H%M%S")
         self._config = config
-        self._keys: dict[str, Any] = {**(reward.keys() if reward else {}), **(keys or {})}
+        self._keys: dict[str, Any] = {**(reward.keys() if reward else {}), **group_keys(advantage, filter),
+                                      **({"tools.command": [tool.table() for tool in tools]} if tools else {}),
+                                      **(keys or {})}
+        if flatten(self._keys).get("track.to"):
+            self._keys = {"track.python": sys.executable, **self._keys}
         self._resumes = False
         self._process: subprocess.Popen[str] | None = None
         self._said: Any = None
@@ -62,7 +71,7 @@ class Run:
         if self._resumes:
             words += ["--resume", str(self.path)]
         else:
-            words += [str(self._config)] if self._config else []
+            words += self._config_words()
             words += set_words({**self._keys, "run.name": self.name, "run.folder": str(self.folder)})
         words += set_words(keys or {})
         package = str(Path(__file__).resolve().parents[1])
@@ -73,6 +82,18 @@ class Run:
                                          stderr=self._said, text=True, env={**os.environ, "PYTHONPATH": path})
         self._resumes = True
         return self
+
+    def _config_words(self) -> list[str]:
+        """The config file or, since lists of tables cannot be given as words, FOLDER/NAME.toml: they are behind what it
+        has."""
+        tables = tables_text(self._keys)
+        if not tables:
+            return [str(self._config)] if self._config else []
+        text = Path(self._config).read_text(encoding="utf-8") if self._config else ""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path.with_name(self.name + ".toml")
+        path.write_text(text + tables, encoding="utf-8")
+        return [str(path)]
 
     @property
     def running(self) -> bool:
@@ -110,8 +131,9 @@ class Run:
 
     # Reading.
 
-    def follow(self) -> Iterator[dict[str, Any]]:
-        """The lines of metrics.jsonl from the first on, as they are written, until the run ends."""
+    def follow(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        """The lines of metrics.jsonl from the first on, as they are written, until the run ends; with kinds ("step",
+        "eval", "warning", ..; docs/config.md lists them) those alone."""
         path = self.path / "metrics.jsonl"
         place, ended = 0, False
         while not ended:
@@ -123,17 +145,20 @@ class Run:
                         if not line.endswith(b"\n"):
                             break
                         place += len(line)
-                        yield json.loads(line)
+                        event = json.loads(line)
+                        if not kinds or event["kind"] in kinds:
+                            yield event
             if not ended:
                 time.sleep(LOOK_EVERY_S)
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """What metrics.jsonl holds now."""
+    def metrics(self, *kinds: str) -> list[dict[str, Any]]:
+        """What metrics.jsonl holds now, of these kinds or of all."""
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
         text = path.read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.split("\n")[:-1]]
+        lines = [json.loads(line) for line in text.split("\n")[:-1]]
+        return [line for line in lines if not kinds or line["kind"] in kinds]
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -145,7 +170,7 @@ class Run:
         """A row an episode: task, reward, submission, how it ended, without its sequences. `filters` are the options of
         `tidemill runs export`: solved=True, task="..", purpose="train", min_reward=0.5, limit=100."""
         of_sequence = ("branch", "branches", "turns", "messages", "calls", "prompt_ids", "completion_ids",
-                       "completion_mask", "logprobs", "versions")
+                       "completion_mask", "logprobs", "versions", "experts")
         for row in self.trajectories(**filters):
             if row["branch"] == 1:
                 yield {key: value for key, value in row.items() if key not in of_sequence}
@@ -172,7 +197,9 @@ class Run:
         rows = [("state", "running" if self.running else summary.get("status", "")),
                 ("steps", summary.get("steps", 0)), ("episodes", summary.get("episodes", 0)),
                 ("lost", summary.get("lost", 0)), ("stale", summary.get("stale", 0))]
-        rows += [(f"pass rate {name}", f"{100 * evals[name]['pass_rate']:.1f} %")
+        # What came first of an evaluation that was not finished is no pass rate.
+        rows += [(f"pass rate {name}", f"{100 * evals[name]['pass_rate']:.1f} %"
+                  if evals[name].get("complete", True) else "only a part was evaluated")
                  for name in ("before", "after") if evals.get(name, {}).get("pass_rate") is not None]
         cells = "".join(f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
                         for key, value in rows)
@@ -183,5 +210,3 @@ def runs(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     """The runs of a folder, as `tidemill runs list` has them: run, state, summary."""
     listed: list[dict[str, Any]] = ask("runs", "--folder", str(folder), "list")["runs"]
     return listed
-
-

@@ -11,12 +11,12 @@ An exception is a failure of the scorer with its traceback: the episode is score
 """
 from __future__ import annotations
 
-import inspect
-import sys
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, overload
+
+from .function import KeptFunction
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,14 @@ class Episode:
         return int(self.question.get("generated_tokens", 0))
 
     @property
+    def metadata(self) -> Any:
+        """The task's own, as its file has it."""
+        return self.question.get("metadata")
+
+    @property
     def files(self) -> dict[str, str]:
-        """The workspace the agent left: path to content."""
-        return {file["path"]: file["content"] for file in self.question.get("files", [])}
+        """The workspace the agent left: path to content. Large files are not among them."""
+        return {file["path"]: file["content"] for file in self.question.get("files", []) if "content" in file}
 
     @property
     def grade(self) -> Mapping[str, Any]:
@@ -84,44 +89,53 @@ class Score:
     turn_rewards: list[float] = field(default_factory=list)
 
 
-class Scorer:
-    """A function with the command that keeps it running."""
+class Scorer(KeptFunction):
+    kind = "scorer"
 
     def __init__(self, function: Callable[[Episode], Any], version: int, slots: int):
-        self.function = function
+        super().__init__(function, slots)
+        if version < 1:
+            raise ValueError(f"version must be at least 1, got {version}")
         self.version = version
-        self.slots = slots
-        self.__doc__ = function.__doc__
-        self.__name__ = function.__name__
-
-    def __call__(self, episode: Episode) -> Any:
-        return self.function(episode)
 
     def __repr__(self) -> str:
         return f"<tidemill scorer {self.__name__}, version {self.version}>"
-
-    @property
-    def command(self) -> list[str]:
-        try:
-            file = inspect.getsourcefile(self.function)
-        except TypeError:
-            file = None
-        if file is None or not Path(file).is_file():
-            raise ValueError(f"the scorer {self.__name__} is not in a file, so no other process can import it; "
-                             "write it to one (in a notebook: %%writefile scorers.py, then import it)")
-        return [sys.executable, "-m", "tidemill.worker", str(Path(file).resolve()), self.__name__]
 
     def keys(self) -> dict[str, Any]:
         """The config keys with which a run is scored by it."""
         return {"reward.command": self.command, "reward.command_stays": True, "reward.command_slots": self.slots,
                 "reward.weights": {"command": 1.0}}
 
+    def arguments(self, question: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (Episode(question),), {}
 
+    def answer(self, result: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a number, (number, comment), a Score or a dict."""
+        if isinstance(result, Mapping):
+            return {"version": self.version, **result}
+        if isinstance(result, Score):
+            said: dict[str, Any] = {"score": result.value, "comment": result.comment, "version": self.version}
+            if result.parts:
+                said["parts"] = dict(result.parts)
+            if result.turn_rewards:
+                said["turn_rewards"] = list(result.turn_rewards)
+            return said
+        comment = ""
+        if isinstance(result, tuple) and len(result) == 2:
+            result, comment = result
+        if isinstance(result, bool) or not isinstance(result, (int, float)) or not math.isfinite(result):
+            raise TypeError("a scorer must return a finite number, (number, comment), a Score or a dict, "
+                            f"got {result!r}")
+        return {"score": float(result), "comment": str(comment), "version": self.version}
+
+
+@overload
+def scorer(function: Callable[[Episode], Any]) -> Scorer: ...
+@overload
+def scorer(*, version: int = ..., slots: int = ...) -> Callable[[Callable[[Episode], Any]], Scorer]: ...
 def scorer(function: Callable[[Episode], Any] | None = None, *, version: int = 1, slots: int = 2) -> Any:
     """Makes a function a scorer. Raise `version` when the meaning of its scores changes: stored episodes are then
     scored again. `slots` questions are open at once."""
-    if version < 0 or slots < 1:
-        raise ValueError("version must be at least 0 and slots at least 1")
     if function is None:
         return lambda inner: Scorer(inner, version, slots)
     return Scorer(function, version, slots)

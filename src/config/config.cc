@@ -99,7 +99,36 @@ class Binder::Loader {
     if (!status.ok()) Report(node, shown, status.message());
   }
 
+  void LoadNamedTables(TableList& list, const toml::node& node, const std::string& shown) {
+    const toml::table* all = node.as_table();
+    const bool tables = all != nullptr && std::all_of(all->begin(), all->end(), [](auto&& entry) {
+                          return entry.second.is_table();
+                        });
+    if (!tables) {
+      return Report(node, shown, "expected tables, each under [" + list.name + ".NAME].");
+    }
+    const auto count = static_cast<double>(all->size());
+    if (count < list.options.min || count > list.options.max) {
+      return Report(node, shown, "too few or too many tables: " + std::to_string(count) + ".");
+    }
+    list.origin = Place(node);
+    list.resize(0);
+    list.resize(all->size());
+    size_t i = 0;
+    for (const auto& [name, table] : *all) {
+      const std::string named = Join(shown, name.str());
+      if (!IsBareKey(name.str())) {
+        Report(table, named, "expected a name of letters, digits, '_' and '-'.");
+      }
+      list.name_of(i) = name.str();
+      Binder binder;
+      list.bind(binder, i++);
+      Load(binder, *table.as_table(), named);
+    }
+  }
+
   void LoadTables(TableList& list, const toml::node& node, const std::string& shown) {
+    if (list.name_of) return LoadNamedTables(list, node, shown);
     const toml::array* array = node.as_array();
     const bool tables =
         array != nullptr && (array->empty() || array->is_homogeneous<toml::table>());
@@ -222,6 +251,7 @@ Status Binder::Set(std::string_view assignment) {
     key.origin = place;
     return Ok();
   }
+  if (const std::optional<Status> set = SetInTables(name, text, place)) return *set;
   if (FindTables(name) != nullptr) {
     return Invalid(place + ": " + name + ": a list of tables, which is given in a file, under [[" +
                    name + "]].");
@@ -229,6 +259,35 @@ Status Binder::Set(std::string_view assignment) {
   if (IsSection(name))
     return Invalid(place + ": " + name + ": is a section, expected one of its keys.");
   return Invalid(place + ": " + name + ": " + UnknownKey(name));
+}
+
+// The table is made where it is not there yet.
+std::optional<Status> Binder::SetInTables(std::string_view name, std::string_view text,
+                                          const std::string& place) {
+  for (TableList& list : tables_) {
+    if (!list.name_of || !name.starts_with(list.name + ".")) continue;
+    const std::string_view rest = name.substr(list.name.size() + 1);
+    const size_t dot = rest.find('.');
+    const std::string table(rest.substr(0, dot));
+    if (dot == std::string_view::npos || !IsBareKey(table)) {
+      return Invalid(place + ": " + std::string(name) + ": expected " + list.name + ".NAME.KEY");
+    }
+    size_t at = 0;
+    while (at < list.size() && list.name_of(at) < table) ++at;
+    if (at == list.size() || list.name_of(at) != table) {
+      if (static_cast<double>(list.size() + 1) > list.options.max) {
+        return Invalid(place + ": too many tables under [" + list.name + "]");
+      }
+      list.insert(at);
+      list.name_of(at) = table;
+    }
+    list.origin = place;
+    Binder binder;
+    list.bind(binder, at);
+    return binder.Set(std::string(rest.substr(dot + 1)) + "=" + std::string(text))
+        .WithContext(place + ": " + list.name + "." + table);
+  }
+  return std::nullopt;
 }
 
 std::string Binder::UnknownKey(std::string_view name) const {
@@ -275,7 +334,7 @@ std::string Binder::ToToml(std::string_view header) const {
   for (const Key& key : keys_) values.emplace_back(key.name, FormatValue(key.field));
   // An empty list has to be said, or reading would bring a default list back.
   for (const TableList& list : tables_) {
-    if (list.size() == 0) values.emplace_back(list.name, "[]");
+    if (list.size() == 0 && !list.name_of) values.emplace_back(list.name, "[]");
   }
   for (const auto& [name, value] : values) {
     const std::string section = SectionOf(name);
@@ -293,9 +352,15 @@ std::string Binder::ToToml(std::string_view header) const {
     for (size_t i = 0; i < list.size(); ++i) {
       Binder binder;
       list.bind(binder, i);
-      out << "\n[[" << list.name << "]]\n";
-      for (const Key& key : binder.keys_)
-        out << key.name << " = " << FormatValue(key.field) << "\n";
+      if (list.name_of) {
+        out << "\n[" << list.name << "." << list.name_of(i) << "]\n";
+      } else {
+        out << "\n[[" << list.name << "]]\n";
+      }
+      for (const Key& key : binder.keys_) {
+        const std::string value = FormatValue(key.field);
+        if (!value.empty()) out << key.name << " = " << value << "\n";
+      }
     }
   }
   return out.str();
@@ -305,18 +370,20 @@ std::string Binder::ToMarkdown() const {
   std::ostringstream out;
   out << "| key | type | default | limits | what it does |\n| --- | --- | --- | --- | --- |\n";
   auto row = [&out](const std::string& name, const Key& key) {
-    const std::string default_text =
-        key.options.required ? "required" : "`" + key.default_text + "`";
+    const std::string shown = key.default_text.empty() ? "" : "`" + key.default_text + "`";
+    const std::string default_text = key.options.required ? "required" : shown;
     out << "| `" << name << "` | " << TypeName(key.field) << " | " << Escaped(default_text) << " | "
         << Escaped(LimitsText(key.field, key.options)) << " | " << Escaped(key.options.doc)
         << " |\n";
   };
   for (const Key& key : keys_) row(key.name, key);
   for (const TableList& list : tables_) {
-    out << "| `[[" << list.name << "]]` | list of tables | | | " << Escaped(list.options.doc)
-        << " |\n";
+    const std::string title = list.name_of ? "[" + list.name + ".NAME]" : "[[" + list.name + "]]";
+    const std::string prefix = list.name + (list.name_of ? ".NAME." : "[].");
+    out << "| `" << title << "` | " << (list.name_of ? "tables with names" : "list of tables")
+        << " | | | " << Escaped(list.options.doc) << " |\n";
     list.with_sample([&](const Binder& sample) {
-      for (const Key& key : sample.keys_) row(list.name + "[]." + key.name, key);
+      for (const Key& key : sample.keys_) row(prefix + key.name, key);
     });
   }
   return out.str();

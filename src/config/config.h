@@ -16,6 +16,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -40,10 +41,13 @@ struct KeyOptions {
 // are TM_CHECKs.
 class Binder {
  public:
-  // Durations are written "250ms", "30s", "5m", "2h", or as a whole number of milliseconds.
+  // Durations are written "250ms", "30s", "5m", "2h", or as a whole number of milliseconds. An
+  // optional that has no value is a key that nobody gave; it is not saved.
   using Field = std::variant<bool*, int32_t*, uint32_t*, int64_t*, uint64_t*, double*, std::string*,
                              std::chrono::milliseconds*, std::vector<std::string>*,
-                             std::map<std::string, double>*>;
+                             std::map<std::string, double>*, std::optional<uint32_t>*,
+                             std::optional<uint64_t>*, std::optional<double>*,
+                             std::optional<std::string>*, std::optional<std::vector<std::string>>*>;
 
   void Add(std::string name, Field field, KeyOptions options);
 
@@ -62,6 +66,17 @@ class Binder {
                     use(binder);
                   }});
   }
+  // Tables that each have a name, [name.NAME] in TOML: the same, and the element's `name` is set.
+  // They are in the order of their names.
+  template <typename T, typename Bind>
+  void AddNamedTables(std::string name, std::vector<T>* elements, Bind bind, KeyOptions options) {
+    AddTables(std::move(name), elements, std::move(bind), std::move(options));
+    TableList& list = tables_.back();
+    list.name_of = [elements](size_t i) -> std::string& { return (*elements)[i].name; };
+    list.insert = [elements](size_t i) {
+      elements->insert(elements->begin() + static_cast<std::ptrdiff_t>(i), T{});
+    };
+  }
 
   // Reports every wrong key, up to a bound, one a line. Fields of right keys may have been set
   // then.
@@ -69,7 +84,7 @@ class Binder {
   Status LoadText(std::string_view toml, const std::string& file_name);
 
   // "a.b=c". The value is written as in TOML; a string needs no quotes, a list may be "x,y", a map
-  // "x=1,y=2". "a.b.x=1" sets one entry of the map a.b.
+  // "x=1,y=2". "a.b.x=1" sets one entry of the map a.b, or a key of the table [a.b].
   Status Set(std::string_view assignment);
 
   // A file ("": none) and single keys on top of it, as commands take them.
@@ -108,7 +123,9 @@ class Binder {
     std::function<void(size_t)> resize;
     std::function<void(Binder&, size_t)> bind;
     std::function<void(const std::function<void(const Binder&)>&)> with_sample;
-    std::string origin = {};  // as of a key
+    std::function<std::string&(size_t)> name_of = {};  // of tables with names; else empty
+    std::function<void(size_t)> insert = {};           // the same
+    std::string origin = {};                           // as of a key
   };
   class Loader;
 
@@ -116,6 +133,9 @@ class Binder {
   void CheckNewName(const std::string& name) const;
   Key* Find(std::string_view name);
   TableList* FindTables(std::string_view name);
+  // Of tables with names: "list.NAME.key=value". Nothing: `name` is none of their keys.
+  std::optional<Status> SetInTables(std::string_view name, std::string_view text,
+                                    const std::string& place);
   bool IsSection(std::string_view name) const;
   // Why there is no key of this name, and what may be meant.
   std::string UnknownKey(std::string_view name) const;

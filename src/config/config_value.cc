@@ -30,6 +30,15 @@ bool IsChoice(const std::string& text, const KeyOptions& options) {
          std::find(options.choices.begin(), options.choices.end(), text) != options.choices.end();
 }
 
+template <typename T>
+struct OptionalOf : std::false_type {
+  using Value = T;
+};
+template <typename T>
+struct OptionalOf<std::optional<T>> : std::true_type {
+  using Value = T;
+};
+
 // The value, or nothing when the node is of another type or does not fit the type.
 template <typename T>
 std::optional<T> Read(const toml::node& node) {
@@ -81,7 +90,9 @@ std::optional<T> Read(const toml::node& node) {
 
 template <typename T>
 bool Fits(const T& value, const KeyOptions& options) {
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (OptionalOf<T>()) {
+    return !value || Fits(*value, options);
+  } else if constexpr (std::is_same_v<T, bool>) {
     return true;
   } else if constexpr (std::is_arithmetic_v<T>) {
     return std::isfinite(static_cast<double>(value)) &&
@@ -110,7 +121,9 @@ std::string FormatDouble(double x) {
 
 template <typename T>
 std::string Format(const T& value) {
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (OptionalOf<T>()) {
+    return value ? Format(*value) : "";
+  } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "true" : "false";
   } else if constexpr (std::is_same_v<T, double>) {
     return FormatDouble(value);
@@ -133,6 +146,17 @@ std::string Format(const T& value) {
     }
     return std::is_same_v<T, Strings> ? "[" + inside + "]" : "{" + inside + "}";
   }
+}
+
+// Whether the field holds T, or may hold it.
+template <typename T>
+bool Holds(const Binder::Field& field) {
+  return std::visit(
+      [](auto* value) {
+        using Target = std::remove_pointer_t<decltype(value)>;
+        return std::is_same_v<typename OptionalOf<Target>::Value, T>;
+      },
+      field);
 }
 
 std::string Limit(const Binder::Field& field, double x) {
@@ -208,7 +232,8 @@ std::string SplitToToml(std::string_view text, bool is_map) {
 Status AssignValue(const Binder::Field& field, const toml::node& node, const KeyOptions& options) {
   const bool assigned = std::visit(
       [&](auto* target) {
-        auto value = Read<std::remove_pointer_t<decltype(target)>>(node);
+        using Target = std::remove_pointer_t<decltype(target)>;
+        auto value = Read<typename OptionalOf<Target>::Value>(node);
         if (!value || !Fits(*value, options)) return false;
         *target = std::move(*value);
         return true;
@@ -230,7 +255,8 @@ std::string FormatValue(const Binder::Field& field) {
 std::string TypeName(const Binder::Field& field) {
   static constexpr const char* kNames[] = {
       "true or false", "whole number", "whole number", "whole number",    "whole number",
-      "number",        "string",       "duration",     "list of strings", "table of numbers"};
+      "number",        "string",       "duration",     "list of strings", "table of numbers",
+      "whole number",  "whole number", "number",       "string",          "list of strings"};
   static_assert(std::size(kNames) == std::variant_size_v<Binder::Field>);
   return kNames[field.index()];
 }
@@ -242,8 +268,7 @@ std::string LimitsText(const Binder::Field& field, const KeyOptions& options) {
   }
   double min = options.min;
   // An unsigned field cannot be less, whatever the options say.
-  const bool is_unsigned =
-      std::holds_alternative<uint32_t*>(field) || std::holds_alternative<uint64_t*>(field);
+  const bool is_unsigned = Holds<uint32_t>(field) || Holds<uint64_t>(field);
   if (is_unsigned) min = std::max(min, 0.0);
   std::string range;
   if (min != -kInfinity && options.max != kInfinity) {
@@ -253,7 +278,7 @@ std::string LimitsText(const Binder::Field& field, const KeyOptions& options) {
   } else if (options.max != kInfinity) {
     range = "at most " + Limit(field, options.max);
   }
-  if (!range.empty() && std::holds_alternative<Strings*>(field)) range += " of them";
+  if (!range.empty() && Holds<Strings>(field)) range += " of them";
   return text.empty() || range.empty() ? text + range : text + "; " + range;
 }
 
@@ -270,10 +295,10 @@ Status AssignText(const Binder::Field& field, std::string_view text, const KeyOp
   text = Trim(text);
   const char first = text.empty() ? '\0' : text.front();
   std::string toml(text);
-  if (std::holds_alternative<std::string*>(field)) {
+  if (Holds<std::string>(field)) {
     const bool quoted = (first == '"' || first == '\'') && ParseOneValue(text).has_value();
     if (!quoted) toml = QuoteToml(text);
-  } else if (std::holds_alternative<Strings*>(field)) {
+  } else if (Holds<Strings>(field)) {
     if (first != '[') toml = SplitToToml(text, false);
   } else if (std::holds_alternative<Numbers*>(field)) {
     if (first != '{') toml = SplitToToml(text, true);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,6 +26,8 @@ namespace tidemill {
 
 // Named numbers, such as the weights of scorers. Macros take no type with a comma.
 using KeyNumbers = std::map<std::string, double>;
+// Of a key that may be left to another one.
+using KeyWords = std::optional<std::vector<std::string>>;
 
 inline constexpr int kSectionLinesMax = 320;
 
@@ -58,6 +61,15 @@ template <typename Section>
 void BindTables(std::string name, std::vector<Section>& elements, KeyOptions options,
                 Binder& binder) {
   binder.AddTables(
+      std::move(name), &elements,
+      [](Binder& table, Section& element) { BindSection(element, table); }, std::move(options));
+}
+
+// The same of tables that each have a name, [name.NAME] in TOML.
+template <typename Section>
+void BindNamedTables(std::string name, std::vector<Section>& elements, KeyOptions options,
+                     Binder& binder) {
+  binder.AddNamedTables(
       std::move(name), &elements,
       [](Binder& table, Section& element) { BindSection(element, table); }, std::move(options));
 }

@@ -29,6 +29,64 @@ struct SampleSection {
   TM_TABLES(Rule, rules, {.doc = "Its rules", .max = 2});
 };
 
+// [kind.NAME]
+struct Kind {
+  std::string name;
+  TM_SECTION("");
+  TM_KEY(bool, on, true, {.doc = "Whether it is on"});
+  TM_KEY(std::optional<double>, rate, {}, {.doc = "Its rate", .min = 0, .max = 1});
+  TM_KEY(KeyWords, words, {}, {.doc = "Its words"});
+};
+
+struct KindsTest : testing::Test {
+  KindsTest() { BindNamedTables("kind", kinds, {.doc = "Kinds", .max = 2}, binder); }
+  std::vector<Kind> kinds;
+  Binder binder;
+};
+
+TEST_F(KindsTest, TablesHaveTheirNamesAndKeysThatNobodyGaveHaveNoValue) {
+  ASSERT_EQ(binder.ToToml(""), "") << "without one there is nothing to save";
+  const std::string toml = "[kind.b]\nrate = 0.5\n[kind.a]\non = false\nwords = [\"x\"]\n";
+  const Status loaded = binder.LoadText(toml, "run.toml");
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  ASSERT_EQ(kinds.size(), 2u);
+  EXPECT_EQ(kinds[0].name, "a");
+  EXPECT_FALSE(kinds[0].on);
+  EXPECT_FALSE(kinds[0].rate.has_value());
+  EXPECT_THAT(*kinds[0].words, ElementsAre("x"));
+  EXPECT_EQ(kinds[1].rate, 0.5);
+  const std::string saved = binder.ToToml("");
+  EXPECT_EQ(saved, "\n[kind.a]\non = false\nwords = [\"x\"]\n\n[kind.b]\non = true\nrate = 0.5\n");
+  ASSERT_TRUE(binder.LoadText(saved, "saved.toml").ok());
+  EXPECT_EQ(binder.ToToml(""), saved);
+  EXPECT_THAT(binder.ToMarkdown(), HasSubstr("| `kind.NAME.rate` | number |  | 0 to 1 | Its rate"));
+}
+
+TEST_F(KindsTest, WhatIsWrongNamesTheTable) {
+  EXPECT_THAT(binder.LoadText("[kind.a]\nrate = 2\n", "run.toml").message(),
+              HasSubstr("run.toml:2: kind.a.rate: got 2"));
+  EXPECT_THAT(binder.LoadText("[kind.a]\nrat = 2\n", "run.toml").message(), HasSubstr("rate"));
+  EXPECT_THAT(binder.LoadText("kind = 3\n", "run.toml").message(), HasSubstr("[kind.NAME]"));
+  EXPECT_THAT(binder.LoadText("[[kind]]\non = true\n", "run.toml").message(),
+              HasSubstr("[kind.NAME]"));
+  EXPECT_THAT(binder.LoadText("[kind.a]\n[kind.b]\n[kind.c]\n", "run.toml").message(),
+              HasSubstr("too many"));
+}
+
+TEST_F(KindsTest, AKeyIsSetByItsPathAlsoOfATableThatIsNotThereYet) {
+  ASSERT_TRUE(binder.Set("kind.b.rate=0.25").ok());
+  ASSERT_TRUE(binder.Set("kind.a.words=x,y").ok());
+  ASSERT_TRUE(binder.Set("kind.b.on=false").ok());
+  ASSERT_EQ(kinds.size(), 2u);
+  EXPECT_EQ(kinds[0].name, "a");
+  EXPECT_THAT(*kinds[0].words, ElementsAre("x", "y"));
+  EXPECT_EQ(kinds[1].rate, 0.25);
+  EXPECT_FALSE(kinds[1].on);
+  EXPECT_THAT(binder.Set("kind.b=3").message(), HasSubstr("kind.NAME.KEY"));
+  EXPECT_THAT(binder.Set("kind.b.rate=7").message(), HasSubstr("kind.b"));
+  EXPECT_THAT(binder.Set("kind.c.on=true").message(), HasSubstr("too many"));
+}
+
 struct SampleOptions : SampleSection {
   int more = 7;
 };

@@ -10,6 +10,26 @@ namespace {
 
 constexpr size_t kEventsMax = 1 << 20;
 
+ScorerDone DoneOf(uint64_t tag, const Result<std::string>& text) {
+  ScorerDone done;
+  done.tag = tag;
+  if (!text.ok()) {
+    done.status = text.status();
+    return done;
+  }
+  Result<CommandAnswer> answer = ParseAnswer(*text);
+  if (answer.ok())
+    done.answer = std::move(*answer);
+  else
+    done.status = answer.status();
+  return done;
+}
+
+Result<std::string> LineOf(StayingAnswer said) {
+  if (!said.status.ok()) return said.status;
+  return std::move(said.line);
+}
+
 }  // namespace
 
 CommandPort::CommandPort(CommandPortOptions options)
@@ -20,7 +40,10 @@ CommandPort::CommandPort(CommandPortOptions options)
     staying_[name] = std::make_unique<StayingCommand>(
         StayingCommand::Options{found->second, options_.limits,
                                 std::max<size_t>(1, options_.slots)},
-        [this, name](ScorerDone done) { Tell(name, std::move(done)); });
+        [this, name](StayingAnswer said) {
+          const uint64_t tag = said.tag;
+          Tell(name, DoneOf(tag, LineOf(std::move(said))));
+        });
   }
   if (options_.commands.size() == staying_.size()) return;
   for (size_t i = 0; i < std::max<size_t>(1, options_.slots); ++i)
@@ -48,20 +71,8 @@ void CommandPort::Tell(const std::string& command, ScorerDone done) {
 }
 
 ScorerDone CommandPort::Answer(const Job& job) const {
-  ScorerDone done;
-  done.tag = job.tag;
-  const std::vector<std::string>& command = options_.commands.at(job.command);
-  Result<std::string> text = RunCommand(command, job.question, options_.limits);
-  if (!text.ok()) {
-    done.status = text.status();
-    return done;
-  }
-  Result<CommandAnswer> answer = ParseAnswer(*text);
-  if (answer.ok())
-    done.answer = std::move(*answer);
-  else
-    done.status = answer.status();
-  return done;
+  return DoneOf(job.tag,
+                RunCommand(options_.commands.at(job.command), job.question, options_.limits));
 }
 
 }  // namespace tidemill

@@ -33,7 +33,7 @@ std::string WithId(const std::string& question, uint64_t id) {
 
 }  // namespace
 
-StayingCommand::StayingCommand(Options options, std::function<void(ScorerDone)> done)
+StayingCommand::StayingCommand(Options options, std::function<void(StayingAnswer)> done)
     : options_(std::move(options)),
       done_(std::move(done)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -162,20 +162,14 @@ void StayingCommand::OnLine(const std::string& line) {
   const auto open = has_id ? open_.find(json["id"].get<uint64_t>()) : open_.end();
   if (open == open_.end()) {
     LogEvery(std::chrono::minutes(1), "staying " + options_.command[0], LogLevel::kWarn,
-             "the scorer wrote a line that answers no open question (each answer needs the "
+             "a program wrote a line that answers no open question (each answer needs the "
              "question's \"id\")",
              {{"line", Beginning(line, kUnknownShown)}});
     return;
   }
-  ScorerDone done;
-  done.tag = open->second.question.tag;
+  const uint64_t tag = open->second.question.tag;
   open_.erase(open);
-  Result<CommandAnswer> answer = ParseAnswer(line);
-  if (answer.ok())
-    done.answer = std::move(*answer);
-  else
-    done.status = answer.status();
-  done_(std::move(done));
+  done_({tag, Ok(), line});
 }
 
 // One late answer is a failure of that question; one that says nothing at all hangs.

@@ -1,7 +1,7 @@
 // A program of the user's that stays: it is started once and answers many questions, one JSON
 // object a line in and one a line out, in any order, matched by their "id".
 //
-//   Ask -> queue -> standard input ... standard output -> answer -> `done`
+//   Ask -> queue -> standard input ... standard output -> line -> `done`
 //
 // It is started again when it ends or says nothing for the time limit. Questions that were open
 // then are asked once more, one at a time, so that one that ends it takes no other down with it.
@@ -21,9 +21,14 @@
 #include "core/mutex.h"
 #include "reward/command.h"
 #include "reward/command_process.h"
-#include "reward/scorer_port.h"
 
 namespace tidemill {
+
+struct StayingAnswer {
+  uint64_t tag = 0;
+  Status status;     // not ok: no answer; says why
+  std::string line;  // a JSON object, not yet judged
+};
 
 class StayingCommand {
  public:
@@ -33,7 +38,7 @@ class StayingCommand {
     size_t open_max = 2;   // questions it has at once
   };
   // `done` is called once for each question, on a thread of this object.
-  StayingCommand(Options options, std::function<void(ScorerDone)> done);
+  StayingCommand(Options options, std::function<void(StayingAnswer)> done);
   // Closes its standard input, gives it a moment to end, then kills it. Open questions are
   // forgotten.
   ~StayingCommand();
@@ -70,11 +75,11 @@ class StayingCommand {
   void Leave();
 
   const Options options_;
-  const std::function<void(ScorerDone)> done_;
+  const std::function<void(StayingAnswer)> done_;
   Fd wake_;  // an eventfd: something was asked, or this closes
   Mutex mutex_;
   std::deque<Question> asked_
-      TM_GUARDED_BY(mutex_);  // bounded by what the reward loop has in progress
+      TM_GUARDED_BY(mutex_);  // bounded by what those who ask have in progress
   bool closing_ TM_GUARDED_BY(mutex_) = false;
 
   // The thread's.

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "reward/asked_command.h"
 #include "reward/scorer_check.h"
 #include "testing/test_folders.h"
 #include "testing/test_kit.h"
@@ -28,10 +29,20 @@ class StayingTest : public testing::Test {
     command_.emplace(
         StayingCommand::Options{
             {"python3", script}, {.time = time, .output_bytes = 4096}, open_max},
-        [this](ScorerDone done) {
-          MutexLock lock(mutex_);
-          done_[done.tag] = std::move(done);
-        });
+        [this](StayingAnswer said) { Keep(std::move(said)); });
+  }
+  // As the scorers' port reads it.
+  void Keep(StayingAnswer said) {
+    ScorerDone done;
+    done.tag = said.tag;
+    done.status = said.status;
+    if (said.status.ok()) {
+      Result<CommandAnswer> answer = ParseAnswer(said.line);
+      if (answer.ok()) done.answer = std::move(*answer);
+      done.status = answer.status();
+    }
+    MutexLock lock(mutex_);
+    done_[done.tag] = std::move(done);
   }
   std::map<uint64_t, ScorerDone> Await(size_t count) {
     const auto all = [&] {
@@ -129,20 +140,15 @@ TEST_F(StayingTest, WrongAnswersAndProgramsAreNamed) {
     MutexLock lock(mutex_);
     done_.clear();
   }
-  command_.emplace(StayingCommand::Options{{"no-such-judge"}, {}, 1}, [this](ScorerDone done) {
-    MutexLock lock(mutex_);
-    done_[done.tag] = std::move(done);
-  });
+  command_.emplace(StayingCommand::Options{{"no-such-judge"}, {}, 1},
+                   [this](StayingAnswer said) { Keep(std::move(said)); });
   command_->Ask(Question(1), 3);
   EXPECT_THAT(Await(1)[3].status.message(), HasSubstr("\"no-such-judge\" could not be started"));
 }
 
 TEST_F(StayingTest, TheExampleScorerAnswersWhatARunAsks) {
   command_.emplace(StayingCommand::Options{{"python3", SourceDir() + "/examples/scorer.py"}, {}, 2},
-                   [this](ScorerDone done) {
-                     MutexLock lock(mutex_);
-                     done_[done.tag] = std::move(done);
-                   });
+                   [this](StayingAnswer said) { Keep(std::move(said)); });
   v1::ScoreRequest request;
   request.set_submission("return a;");
   ScoreEvidence evidence;
@@ -153,6 +159,31 @@ TEST_F(StayingTest, TheExampleScorerAnswersWhatARunAsks) {
   const ScorerDone done = Await(1)[1];
   ASSERT_TRUE(done.status.ok()) << done.status.ToString();
   EXPECT_DOUBLE_EQ(done.answer.score, 0.9 * 0.75 + 0.1);
+}
+
+TEST(AskedCommand, GivesTheAnswersInTheOrderOfTheQuestionsAndTriesAFailureAgain) {
+  const TemporaryDirectory folder;
+  const std::string script = folder / "program.py";
+  std::ofstream(script) << "import json, sys\n"
+                           "failures = 2\n"
+                           "for line in sys.stdin:\n"
+                           "  q = json.loads(line)\n"
+                           "  said = {'id': q['id'], 'twice': 2 * q['n']}\n"
+                           "  if q['n'] == 3 and failures > 0:\n"
+                           "    failures -= 1\n"
+                           "    said = {'id': q['id'], 'error': 'ValueError: too odd'}\n"
+                           "  if q['n'] == 9: said = {'id': q['id'], 'error': 'nine'}\n"
+                           "  print(json.dumps(said), flush=True)\n";
+  AskedCommand command({{"python3", script}, {}, 4}, /*retries=*/2);
+  const auto answers = command.Ask({"{\"n\": 1}", "{\"n\": 3}", "{\"n\": 2}"});
+  ASSERT_TRUE(answers.ok()) << answers.status().ToString();
+  ASSERT_EQ(answers->size(), 3u);
+  EXPECT_THAT((*answers)[0], HasSubstr("\"twice\": 2"));
+  EXPECT_THAT((*answers)[1], HasSubstr("\"twice\": 6"));
+  EXPECT_THAT((*answers)[2], HasSubstr("\"twice\": 4"));
+  const auto failed = command.Ask({"{\"n\": 1}", "{\"n\": 9}"});
+  EXPECT_EQ(failed.status().code(), Code::kUnavailable);
+  EXPECT_THAT(failed.status().message(), HasSubstr("nine"));
 }
 
 // Answers as it is told, at once.

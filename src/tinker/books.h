@@ -37,11 +37,11 @@ struct ModelRow {
   bool attention = true, mlp = true;
   std::string from = {};  // tinker path of the checkpoint it was made from; empty: from nothing
   bool from_optimizer = false;  // with its moments
-  std::string metadata = {};         // JSON object of strings
+  std::string metadata = {};    // JSON object of strings
   int64_t created_ms = 0;
-  int64_t last_ms = 0;     // of its last request
-  int64_t saved_seq = -1;  // its state is saved as of this operation; -1: it is not
-  std::string broken = {};      // why operations fail until the next step; empty: they do not
+  int64_t last_ms = 0;      // of its last request
+  int64_t saved_seq = -1;   // its state is saved as of this operation; -1: it is not
+  std::string broken = {};  // why operations fail until the next step; empty: they do not
 };
 
 enum class OpKind : uint8_t {

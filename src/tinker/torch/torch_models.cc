@@ -32,6 +32,7 @@ Status TorchModels::Make(const std::string& model, const BaseModel& base,
   config.alpha = kAdapterAlpha;
   config.base_model = base.name;
   if (shape.attention) config.target_modules = {"q_proj", "k_proj", "v_proj", "o_proj"};
+  config.experts = shape.mlp && weights->config().experts.count > 0;
   if (shape.mlp) {
     for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
       config.target_modules.emplace_back(name);
