@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build program deb test test-unit demo agents backends interop dev asan tsan clang fuzz lint format format-check bench fleet soak clean
+.PHONY: help install build program deb wheel test test-unit demo results agents backends environments interop dev asan tsan clang fuzz lint format format-check bench fleet soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -23,6 +23,9 @@ program: install build/release/build.ninja  ## the program, its page and what it
 deb: program  ## a Debian package of the program: build/release/tidemill_VERSION_ARCHITECTURE.deb
 	cd build/release && cpack -G DEB
 
+wheel: install  ## a Python wheel of the program for the CPU, in build/wheel, tried in a fresh virtual environment (5 GB: torch)
+	scripts/wheel cpu --check
+
 test: build  ## everything: install what is missing, build, run every test
 	$(CTEST) build/release
 
@@ -33,6 +36,9 @@ demo: install build/release/build.ninja  ## a small agent learns to write C func
 	cmake --build build/release -j $(JOBS) --target tidemill tidemill-sim tidemill_page
 	PROOF=$(PROOF) examples/demo.sh
 
+results: program  ## background calls, learned against a control: three seeds, about an hour (docs/tools.md)
+	for seed in 1 2 3; do examples/background.sh $$seed || exit 1; done
+
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)
 	scripts/agents build/release $(AGENTS)
 	scripts/boxed-agents build/release $(AGENTS)
@@ -41,6 +47,9 @@ agents: build  ## real agents and clients, installed from npm and PyPI, against 
 
 backends: program  ## vLLM and torch's FSDP2 behind the program's ports, from PyPI (6 GB; PARTS="mixes ..": some)
 	scripts/backends build/release $(PARTS)
+
+environments: program  ## released environments of NeMo-Gym, OpenEnv and verifiers, from PyPI, as episodes (ROWS="echo ..": some)
+	scripts/environments build/release $(ROWS)
 
 dev: install build/dev/build.ninja  ## debug symbols and light optimization; runs the quick tests
 	cmake --build build/dev -j $(JOBS)
@@ -73,7 +82,7 @@ format-check: install-dev  ## fails if `make format` would change anything
 bench: build  ## the benchmarks: ratios measured in one run
 	scripts/bench build/release
 
-interop: build  ## transformers, PEFT, TensorBoard, pandas, datasets and prometheus_client read what is written; the tinker client trains
+interop: build  ## transformers, PEFT, TensorBoard, W&B, MLflow, pandas, datasets read what is written; the tinker client trains; the wheel is tried
 	scripts/interop build/release
 
 fleet: build  ## a fleet by `tidemill launch` on a real Slurm with three nodes on this machine, one drained, one killed

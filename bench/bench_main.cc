@@ -7,6 +7,7 @@
 #include "bench/bench_options.h"
 #include "bench/bench_words.h"
 #include "bench/engine_bench.h"
+#include "bench/int8_bench.h"
 #include "bench/learner_bench.h"
 #include "bench/proof_bench.h"
 #include "bench/publish_bench.h"
@@ -93,6 +94,7 @@ constexpr Bench kBenches[] = {
     {"allreduce", [](const BenchWords& w) { return Print(RunAllreduceBench({}), w.json); }},
     {"publish", [](const BenchWords& w) { return Print(RunPublishBench({}), w.json); }},
     {"engine", [](const BenchWords& w) { return Print(RunEngineBench({}), w.json); }},
+    {"int8", [](const BenchWords& w) { return Print(RunInt8Bench({}), w.json); }},
     {"remote", [](const BenchWords& w) { return Print(RunRemoteBench({}), w.json, Holds); }},
     {"overlap", RunOverlap},
     {"gateway",

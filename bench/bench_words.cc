@@ -111,6 +111,13 @@ void AddDiskWords(CLI::App& command, DiskBenchOptions& options) {
   command.add_flag("--load-only", options.load_only, "Write no checkpoint");
 }
 
+void AddConstraintWords(CLI::App& command, ConstraintBenchOptions& options) {
+  command.add_option("--model", options.model_dir,
+                     "Model directory of the tokenizer; default: a vocabulary is made up");
+  command.add_flag("--steps", options.steps,
+                   "Also an engine's steps with 64 sequences, of a model like SmolLM2-135M");
+}
+
 }  // namespace
 
 void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> run) {
@@ -127,8 +134,10 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
     command->add_flag("--json", words->json, "Print one JSON object on standard output");
     return *command;
   };
-  add("bus", "Publish, receive and acknowledge; on Redis against a bare pipeline")
-      .add_option("--bus", words->bus.redis_url, "redis://HOST:PORT/DB; default: the embedded bus");
+  add("bus", "Publish, receive and acknowledge; on brokers against their bare clients")
+      .add_option("--bus", words->bus.urls,
+                  "redis://HOST:PORT/DB or amqp://HOST:PORT/VHOST, also several; default: the "
+                  "embedded bus");
   add("store", "Synced trajectories per second against plain file writes")
       .add_option("--folder", words->store.directory, "Folder on the disk to measure");
   add("sandbox", "A request on a warm pool against a plain spawn of the same command");
@@ -137,6 +146,7 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
   add("allreduce", "All-reduce of a gradient over ranks against a plain copy");
   add("publish", "Publishing weights: time to the first token and pause, against a plain copy");
   add("engine", "Decoding against the same in plain libtorch calls");
+  add("int8", "Decoding with weights in eight bits against float32, at 135M parameters");
   add("remote",
       "CPU of a streamed token from an inference server, with 256 turns in flight (exit status 1: "
       "more than 15 us)");
@@ -168,9 +178,9 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
   add("tokenizer", "Encoding against splitting alone")
       .add_option("--model", words->tokenizer.model_dir,
                   "Model directory of the tokenizer; default: one is learnt");
-  add("constraint", "Compiling a schema, and draws under it (exit status 1: the bound was missed)")
-      .add_option("--model", words->constraint.model_dir,
-                  "Model directory of the tokenizer; default: a vocabulary is made up");
+  AddConstraintWords(
+      add("constraint", "Compiling a schema, steps under it (exit status 1: a bound was missed)"),
+      words->constraint);
 }
 
 }  // namespace tidemill

@@ -86,12 +86,13 @@ struct StepRate {
 
 Result<StepRate> MeasureSteps(const LearnerBenchOptions& o,
                               const std::shared_ptr<const PolicyWeights>& weights,
-                              const v1::Batch& batch, bool fused) {
+                              const v1::Batch& batch, bool fused, bool exact = false) {
   TrainerOptions options;
   options.objective = *ObjectivePreset("tis");
   options.schedule.peak = 1e-5;
   options.microbatch_tokens = o.microbatch_tokens;
   options.fused = fused;
+  options.exact = exact;
   TM_ASSIGN_OR_RETURN(auto trainer, Trainer::New(weights, options));
   Status failed;
   std::map<std::string, double> metrics;
@@ -157,6 +158,8 @@ Result<LearnerBenchReport> Measure(const LearnerBenchOptions& options) {
   report.step_utilisation = step.computed / report.limit_tokens_per_second;
   report.autograd_tokens_per_second = plain.tokens;
   report.speedup = step.tokens / plain.tokens;
+  TM_ASSIGN_OR_RETURN(const StepRate exact, MeasureSteps(options, weights, batch, true, true));
+  report.exact_tokens_per_second = exact.tokens;
   return report;
 }
 
@@ -196,10 +199,12 @@ std::string LearnerBenchReport::ToText() const {
       "supervised            {:.0f} tokens/s, {:.0f} % of the limit\n"
       "GRPO step             {:.0f} tokens/s; prompts shared, {:.0f} computed, {:.0f} % of the "
       "limit\n"
-      "through autograd      {:.0f} tokens/s: {:.1f} times slower\n",
+      "through autograd      {:.0f} tokens/s: {:.1f} times slower\n"
+      "engine.exact          {:.0f} tokens/s: {:.2f} of the step\n",
       parameters, kernels, gemm_gflops, limit_tokens_per_second, warmup_tokens_per_second,
       100 * warmup_utilisation, step_tokens_per_second, step_computed_tokens_per_second,
-      100 * step_utilisation, autograd_tokens_per_second, speedup);
+      100 * step_utilisation, autograd_tokens_per_second, speedup, exact_tokens_per_second,
+      exact_tokens_per_second / step_tokens_per_second);
 }
 
 std::string LearnerBenchReport::ToJson() const {
@@ -213,7 +218,8 @@ std::string LearnerBenchReport::ToJson() const {
                         {"step_computed_tokens_per_second", step_computed_tokens_per_second},
                         {"step_utilisation", step_utilisation},
                         {"autograd_tokens_per_second", autograd_tokens_per_second},
-                        {"speedup", speedup}}
+                        {"speedup", speedup},
+                        {"exact_tokens_per_second", exact_tokens_per_second}}
       .dump();
 }
 

@@ -37,6 +37,8 @@ struct LearnerBenchReport {
   // The same steps through libtorch's autograd, without sharing.
   double autograd_tokens_per_second = 0;
   double speedup = 0;  // step over autograd
+  // The same steps with the engine's numbers (engine.exact).
+  double exact_tokens_per_second = 0;
 
   std::string ToText() const;
   std::string ToJson() const;

@@ -74,8 +74,8 @@ Result<RemoteBenchReport> RunRemoteBench(const RemoteBenchOptions& options) {
   const RealClock clock;
   const auto channel = NewLocalWeightChannel();
   TM_ASSIGN_OR_RETURN(const auto engine,
-                      RemoteEngine::Start(std::move(servers), remote, NumberVersion(1),
-                                          OnlyVersion, *channel, clock));
+                      RemoteEngine::Start(std::move(servers), remote, NumberVersion(1), OnlyVersion,
+                                          *channel, clock));
   FeedBell bell;
   engine->feed().Attach(bell);
   uint32_t started = 0, ended = 0;
@@ -119,12 +119,10 @@ std::string RemoteBenchReport::ToText() const {
 }
 
 std::string RemoteBenchReport::ToJson() const {
-  return nlohmann::json{{"in_flight", in_flight},
-                        {"tokens", tokens},
-                        {"us_per_token", us_per_token},
-                        {"us_per_token_bound", us_per_token_bound},
-                        {"cores_at_20000", cores_at_20000},
-                        {"holds", Holds()}}
+  return nlohmann::json{
+      {"in_flight", in_flight},           {"tokens", tokens},
+      {"us_per_token", us_per_token},     {"us_per_token_bound", us_per_token_bound},
+      {"cores_at_20000", cores_at_20000}, {"holds", Holds()}}
       .dump();
 }
 

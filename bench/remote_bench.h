@@ -1,5 +1,5 @@
-// What a streamed token from an inference server costs this side, with the published number of turns
-// in flight.
+// What a streamed token from an inference server costs this side, with the published number of
+// turns in flight.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,14 @@ file(MAKE_DIRECTORY ${shipped})
 file(CREATE_LINK ${CMAKE_BINARY_DIR}/web ${shipped}/web SYMBOLIC)
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/presets/agents ${shipped}/agents SYMBOLIC)
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/examples ${shipped}/examples SYMBOLIC)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python ${shipped}/python SYMBOLIC)
 
 install(TARGETS tidemill RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS tidemill-sim tidemill-bench RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tidemill)
 install(DIRECTORY ${CMAKE_BINARY_DIR}/web DESTINATION ${CMAKE_INSTALL_DATADIR}/tidemill OPTIONAL)
 install(DIRECTORY presets/agents examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tidemill USE_SOURCE_PERMISSIONS
   PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY python/tidemill DESTINATION ${CMAKE_INSTALL_DATADIR}/tidemill/python PATTERN __pycache__ EXCLUDE)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tidemill RENAME copyright)
 
 set(said ${CMAKE_BINARY_DIR}/generated/said)
@@ -45,5 +47,5 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # The sandbox, and a BLAS that is fast; what agents compile, lint and test with; many machines.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "bubblewrap, libopenblas0-pthread")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gcc, libc6-dev, tcc, cppcheck, python3, python3-pytest, git")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "redis-server, openssl")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "redis-server, rabbitmq-server, openssl")
 include(CPack)

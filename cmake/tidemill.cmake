@@ -98,7 +98,7 @@ endfunction()
 # [TIMEOUT seconds]): one program from the folder's *_test.cc less those excluded (or the files named),
 # each test known to ctest by its own name.
 function(tidemill_tests name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LINK;LABELS;FILES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "TOGETHER" "TIMEOUT" "LINK;LABELS;FILES;EXCLUDE" ${ARGN})
   if(NOT ARG_FILES)
     file(GLOB ARG_FILES CONFIGURE_DEPENDS *_test.cc)
     foreach(excluded ${ARG_EXCLUDE})
@@ -119,6 +119,12 @@ function(tidemill_tests name)
     # A tenth less time to compile than with -O1 (ten files of ours); what is tested keeps its own
     # optimization.
     target_compile_options(${name}_test PRIVATE -O0)
+  endif()
+  if(ARG_TOGETHER)
+    # What its tests share takes seconds to start.
+    add_test(NAME ${name}_test COMMAND ${name}_test)
+    set_tests_properties(${name}_test PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT})
+    return()
   endif()
   include(GoogleTest)
   # What may take longest starts first, so that the last test does not run alone for minutes.

@@ -3,6 +3,7 @@
 // resumed.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
@@ -37,6 +38,20 @@ class AgreementTest : public LineTest {
     const std::string out = folder_ + "/exported.jsonl";
     MustRun("runs --folder " + Runs() + " export " + run + " --out " + out + " " + more);
     return LinesOf(out);
+  }
+  static std::vector<json> Journal(const std::string& run, const std::string& kind) {
+    std::vector<json> of_kind;
+    for (json& line : LinesOf(run + "/metrics.jsonl")) {
+      if (line["kind"] == kind) of_kind.push_back(std::move(line));
+    }
+    return of_kind;
+  }
+  static json LastEvalOf(const std::string& run, const std::string& name) {
+    json last;
+    for (const json& line : Journal(run, "eval")) {
+      if (line["name"] == name) last = line;
+    }
+    return last;
   }
   static json Api(const std::string& target) {
     RunApi api({.folder = Runs()});
@@ -95,37 +110,31 @@ class ContinuedRun : public AgreementTest {
 
   static std::string Run() { return Runs() + "/line"; }
   static uint64_t Steps() { return Reader("line")->Counts()->steps; }
-  static std::vector<json> Kind(const std::string& kind) {
-    std::vector<json> of_kind;
-    for (json& line : LinesOf(Run() + "/metrics.jsonl")) {
-      if (line["kind"] == kind) of_kind.push_back(std::move(line));
-    }
-    return of_kind;
-  }
-  static json LastEval(const std::string& name) {
-    json last;
-    for (const json& line : Kind("eval")) {
-      if (line["name"] == name) last = line;
-    }
-    return last;
-  }
+  static std::vector<json> Kind(const std::string& kind) { return Journal(Run(), kind); }
+  static json LastEval(const std::string& name) { return LastEvalOf(Run(), name); }
 
   void CompareEvaluations();
   void CompareSteps();
   void CompareTensorboard();
   void CompareEpisodes();
+  void CompareRows();
+  void CompareEvaluationAlone();
   void CompareTraining();
   void ComparePass(const std::vector<json>& records);
 
   json summary_, first_after_;
 };
 
-// An evaluation from its exported episodes alone.
+// An evaluation of two samples a task, from its exported episodes alone.
 struct Recounted {
   double pass_rate = 0;
+  double at_2 = 0;  // the share of tasks of which one sample at least is right
+  double ci95 = 0;
   double reward = 0;
   uint64_t episodes = 0;
   uint64_t unscored = 0;
+  uint64_t tasks_solved = 0;
+  uint64_t newest_version = 0;
 };
 Recounted Recount(const std::vector<json>& records) {
   std::map<std::string, std::pair<double, double>> tasks;  // solved of scored
@@ -134,6 +143,8 @@ Recounted Recount(const std::vector<json>& records) {
   for (const json& record : records) {
     if (record["branch"] != 1) continue;
     ++counted.episodes;
+    for (const json& version : record["versions"])
+      counted.newest_version = std::max(counted.newest_version, version.get<uint64_t>());
     if (!record["scored"]) {
       ++counted.unscored;
       continue;
@@ -142,10 +153,44 @@ Recounted Recount(const std::vector<json>& records) {
     solved += record["solved"].get<bool>() ? 1 : 0, ++of;
     reward += record["reward"].get<double>(), ++scored;
   }
-  for (const auto& [task, rate] : tasks) counted.pass_rate += rate.first / rate.second;
-  counted.pass_rate /= std::max<double>(1, static_cast<double>(tasks.size()));
+  const auto count = std::max<double>(1, static_cast<double>(tasks.size()));
+  for (const auto& [task, rate] : tasks) {
+    counted.pass_rate += rate.first / rate.second / count;
+    counted.tasks_solved += rate.first > 0 ? 1 : 0;
+  }
+  counted.at_2 = static_cast<double>(counted.tasks_solved) / count;
+  double squares = 0;
+  for (const auto& [task, rate] : tasks)
+    squares += std::pow(rate.first / rate.second - counted.pass_rate, 2);
+  counted.ci95 = 1.96 * std::sqrt(squares / (count - 1) / count);
   counted.reward = reward / std::max(1.0, scored);
   return counted;
+}
+
+// One whole evaluation of six tasks, as the summary (`told`), the API (`eval`), metrics.jsonl
+// (`line`) and the export have it.
+void CompareOne(const json& told, const json& eval, const json& line, const Recounted& counted) {
+  EXPECT_EQ(told["samples_per_task"], 2);
+  EXPECT_EQ(told["n"], 6);
+  EXPECT_EQ(eval["tasks"], 6);
+  EXPECT_EQ(eval["tasks_planned"], 6);
+  EXPECT_EQ(line["tasks"], 6);
+  EXPECT_EQ(counted.episodes, 12u);
+  EXPECT_EQ(line["episodes"], 12);
+  EXPECT_EQ(eval["samples"].get<uint64_t>() + eval["unscored"].get<uint64_t>(), 12u);
+  EXPECT_EQ(eval["tasks_solved"], counted.tasks_solved);
+  for (const json& unscored : {told["unscored"], eval["unscored"], line["unscored"]})
+    EXPECT_EQ(unscored, counted.unscored);
+  for (const json& step : {told["step"], eval["step"], line["step"]}) EXPECT_EQ(step, told["step"]);
+  for (const json& version : {told["version"], eval["version"]})
+    EXPECT_EQ(version, counted.newest_version);
+  for (const json& rate : {told["pass_rate"], eval["pass_rate"], line["pass_rate"]})
+    EXPECT_NEAR(rate.get<double>(), counted.pass_rate, 1e-9);
+  for (const json& mean : {told["mean_reward"], eval["mean_reward"], line["reward"]})
+    EXPECT_NEAR(mean.get<double>(), counted.reward, 1e-6);
+  for (const json& ci95 : {told["ci95"], eval["ci95"]})
+    EXPECT_NEAR(ci95.get<double>(), counted.ci95, 1e-9);
+  EXPECT_NEAR(told["pass_at_2"].get<double>(), counted.at_2, 1e-9);
 }
 
 void ContinuedRun::CompareEvaluations() {
@@ -167,24 +212,9 @@ void ContinuedRun::CompareEvaluations() {
       EXPECT_NE(name, "after");
       continue;
     }
-    const Recounted counted = Recount(Exported("line", "--eval " + name));
-    EXPECT_EQ(told["samples_per_task"], 2);
-    EXPECT_EQ(told["n"], 6);
-    EXPECT_EQ(eval["tasks"], 6);
-    EXPECT_EQ(line["tasks"], 6);
-    EXPECT_EQ(counted.episodes, 12u);
-    EXPECT_EQ(line["episodes"], 12);
-    EXPECT_EQ(eval["samples"].get<uint64_t>() + eval["unscored"].get<uint64_t>(), 12u);
+    CompareOne(told, eval, line, Recount(Exported("line", "--eval " + name)));
     EXPECT_EQ(Told("episodes line --json --newest 1 --eval " + name)["total"], 12);
     EXPECT_EQ(Api("/api/runs/line/episodes?limit=1&eval=" + name)["total"], 12);
-    for (const json& unscored : {told["unscored"], eval["unscored"], line["unscored"]})
-      EXPECT_EQ(unscored, counted.unscored);
-    for (const json& step : {told["step"], eval["step"], line["step"]})
-      EXPECT_EQ(step, told["step"]);
-    for (const json& rate : {told["pass_rate"], eval["pass_rate"], line["pass_rate"]})
-      EXPECT_NEAR(rate.get<double>(), counted.pass_rate, 1e-9);
-    for (const json& mean : {told["mean_reward"], eval["mean_reward"], line["reward"]})
-      EXPECT_NEAR(mean.get<double>(), counted.reward, 1e-6);
   }
   // The last evaluation counts as "after", and the earlier one is where it was.
   EXPECT_EQ(first_after_["step"], 3);
@@ -271,6 +301,78 @@ void ContinuedRun::CompareEpisodes() {
   EXPECT_EQ(summary_["lost"], 0);
 }
 
+// Every episode, as the export, the API and `runs episodes` have it.
+void ContinuedRun::CompareRows() {
+  struct Whole {
+    json first;  // its first branch
+    uint64_t drawn = 0;
+    size_t turns = 0;
+  };
+  using Episode = std::pair<uint64_t, uint64_t>;
+  const auto episode_of = [](const json& one) {
+    return Episode(one["group"].get<uint64_t>(), one["member"].get<uint64_t>());
+  };
+  std::map<Episode, Whole> exported;
+  for (json& record : Exported("line")) {
+    Whole& whole = exported[episode_of(record)];
+    for (const json& by_model : record["completion_mask"]) whole.drawn += by_model.get<uint64_t>();
+    whole.turns += record["turns"].size();
+    if (record["branch"] == 1) whole.first = std::move(record);
+  }
+  const json told = Told("episodes line --json --newest 40")["episodes"];
+  std::map<Episode, json> rewards;
+  for (const json& one : told) rewards[episode_of(one)] = one["reward"];
+  EXPECT_EQ(rewards.size(), 40u);
+  size_t shown = 0;
+  for (uint64_t offset = 0; offset < exported.size(); offset += 100) {
+    const json page =
+        Api("/api/runs/line/episodes?limit=100&offset=" + std::to_string(offset))["episodes"];
+    for (const json& row : page) {
+      const auto& [first, drawn, turns] = exported.at(episode_of(row));
+      SCOPED_TRACE(row.dump());
+      ++shown;
+      EXPECT_EQ(row["tokens"], drawn);
+      EXPECT_EQ(row["turns"], turns);
+      EXPECT_EQ(row["uses"], first["used_by_steps"].size());
+      EXPECT_EQ(row["eval_name"], first["eval"]);
+      EXPECT_EQ(row["prompt_tokens"], first["prompt_ids"].size());
+      for (const char* key : {"task", "attempt", "end", "fate", "fate_reason", "eval_step",
+                              "reward", "tests_passed", "tests_total", "compiled", "worker"})
+        EXPECT_EQ(row[key], first[key]) << key;
+      const auto reward = rewards.find(episode_of(row));
+      EXPECT_TRUE(reward == rewards.end() || reward->second == row["reward"]);
+    }
+  }
+  EXPECT_EQ(shown, exported.size());
+}
+
+// `tidemill eval` of what the run left: a run of its own, with the same readers.
+void ContinuedRun::CompareEvaluationAlone() {
+  std::string newest;
+  for (const auto& entry : std::filesystem::directory_iterator(Run() + "/checkpoints")) {
+    const std::string path = entry.path().string();
+    if (entry.path().filename().string().starts_with("step-")) newest = std::max(newest, path);
+  }
+  const ProcessOutput told =
+      RunTidemill("--log-level warn eval --json --name alone --model " + newest + " --tasks " +
+                      folder_ + "/eval.jsonl --set run.folder=" + Runs() +
+                      " --set model.protocol=compact --set rollout.max_turn_tokens=8 --set "
+                      "rollout.max_turns=2 --set reward.weights.format=0.1 --set eval.samples=2",
+                  "2>/dev/null");
+  ASSERT_EQ(told.exit_code, 0) << told.output;
+  const json summary = Summary(told), of_api = Api("/api/runs/alone");
+  EXPECT_EQ(Told("show alone --json"), summary);
+  EXPECT_EQ(of_api["summary"], summary);
+  ASSERT_EQ(of_api["evals"].size(), summary["eval"].size());
+  for (const json& eval : of_api["evals"]) {
+    const std::string of = eval["name"];
+    SCOPED_TRACE(of);
+    CompareOne(summary["eval"][of], eval, LastEvalOf(Runs() + "/alone", of),
+               Recount(Exported("alone", "--eval " + of)));
+  }
+  EXPECT_EQ(summary["episodes"], Told("episodes alone --json --newest 1")["total"]);
+}
+
 // What each step was trained on, counted again from the export, and what the steps come to.
 void ContinuedRun::CompareTraining() {
   struct Trained {
@@ -353,7 +455,50 @@ TEST_F(ContinuedRun, EveryReaderSaysTheSame) {
   CompareSteps();
   CompareTensorboard();
   CompareEpisodes();
+  CompareRows();
   CompareTraining();
+  CompareEvaluationAlone();
+}
+
+// Two of three tasks of an evaluation have an answer, which is right, as long as it goes on.
+TEST_F(AgreementTest, APartOfAnEvaluationIsNotItsRate) {
+  const auto directory = RunDirectory::Create(
+      Runs(), "part", "[model]\npath = \"" + folder_ + "/model\"\nprotocol = \"compact\"\n");
+  ASSERT_TRUE(directory.ok()) << directory.status().ToString();
+  const RealClock clock;
+  auto db = RunDb::Open(directory->db_path(), clock);
+  ASSERT_TRUE(db.ok()) << db.status().ToString();
+  for (uint64_t number = 1; number <= 2; ++number) {
+    PutGroup group;
+    group.group.set_group(number), group.group.set_members(1);
+    group.group.mutable_task()->set_id("task" + std::to_string(number));
+    group.group.set_purpose(v1::PURPOSE_EVAL), group.group.set_eval_name("before");
+    group.evaluation = {.number = 1, .step = 0, .tasks = 3};
+    ASSERT_TRUE((*db)->ApplyOne(group).ok());
+    v1::Trajectory t;
+    t.mutable_id()->set_task("task" + std::to_string(number)), t.mutable_id()->set_group(number);
+    t.mutable_id()->set_attempt(1);
+    t.set_purpose(v1::PURPOSE_EVAL), t.set_eval_name("before"), t.set_group_members(1);
+    t.mutable_sampling()->set_temperature(1);
+    t.add_prompt_ids(1);
+    ASSERT_TRUE((*db)->ApplyOne(PutTrajectory{t}).ok());
+    v1::Verdict verdict;
+    *verdict.mutable_id() = t.id();
+    verdict.set_scored(true), verdict.set_solved(true), verdict.set_reward(1);
+    ASSERT_TRUE((*db)->ApplyOne(PutVerdict{verdict}).ok());
+    v1::GroupReport report;
+    report.set_group(number), report.set_revision(1), report.set_accepted(1);
+    ASSERT_TRUE((*db)->ApplyOne(PutGroupReport{report}).ok());
+  }
+  const json told = Told("show part --json")["eval"]["before"];
+  EXPECT_EQ(told["complete"], false);
+  EXPECT_EQ(told["tasks_planned"], 3);
+  EXPECT_EQ(Api("/api/runs/part")["evals"][0]["complete"], false);
+  const std::string listed = RunTidemill("runs --folder " + Runs() + " list").output;
+  EXPECT_NE(listed.find("partial"), std::string::npos) << listed;
+  EXPECT_EQ(listed.find("100.0 %"), std::string::npos) << listed;
+  const std::string shown = RunTidemill("runs --folder " + Runs() + " show part").output;
+  EXPECT_NE(shown.find("only 2 of 3 tasks"), std::string::npos) << shown;
 }
 
 // A planner that asks, and an executor with a prompt of its own.

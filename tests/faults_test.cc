@@ -299,8 +299,15 @@ TEST(UnsignedSheet, NoWorkerTakesFromItWhatToRunOrToShow) {
       {"rollout", "[agent]\ncommand = [\"/bin/sh\", \"-c\", \"cat /shown/*\"]\n", "agent.command"},
       {"rollout", "[agent]\npreset = \"opencode\"\n", "agent.preset"},
       {"rollout", "[agent]\nmounts = [\"/etc:/agent/etc\"]\n", "agent.mounts"},
+      {"rollout", "[[environment]]\ncommand = [\"/bin/sh\", \"-c\", \"id\"]\n",
+       "environment[].command"},
+      {"rollout", "[[environment]]\nurls = [\"http://10.0.0.1:80\"]\n", "environment[].urls"},
+      {"rollout", "[engine]\ncommand = [\"/bin/true\"]\n", "engine.command"},
+      {"rollout", "[tools]\nroots = \"/\"\n", "tools.roots"},
       {"rollout", "[tools]\nown_user = true\n", "tools.own_user"},
       {"tools", "[tools]\nown_user = true\n", "tools.own_user"},
+      {"reward", "[[judge]]\nname = \"j\"\nendpoint = \"http://10.0.0.1/v1\"\n",
+       "judge[].endpoint"},
       {"reward", "[reward]\ncommand = [\"/bin/true\"]\n", "reward.command"}};
   for (const auto& one : kCases) {
     SCOPED_TRACE(one.key);

@@ -16,6 +16,7 @@
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "model/torch/score.h"
+#include "testing/int8_rounding.h"
 #include "testing/test_folders.h"
 #include "testing/test_kit.h"
 
@@ -111,6 +112,41 @@ TEST_F(ImportedModel, GivesWhatTheReferenceImplementationGives) {
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(logprobs[i], expected[i], 1e-4) << i;
     const auto greedy = c["greedy"].get<std::vector<TokenId>>();
     EXPECT_EQ(Greedy(weights, ids, greedy.size(), ends), greedy);
+  }
+}
+
+// The mean over all positions of KL(float32 || int8), and that the engine draws from the latter.
+TEST_F(ImportedModel, InEightBitsIsCloseToItselfInFloat32) {
+  const at::NoGradGuard no_grad;
+  const auto weights = PolicyWeights::Load(dir_, {.device = "cpu", .dtype = Dtype::kF32}).value();
+  const auto rounded = RoundedToSteps(*weights);
+  double divergence = 0, positions = 0;
+  std::vector<TokenId> ids;
+  for (const auto& c : Chosen()) {
+    ids = c["ids"].get<std::vector<TokenId>>();
+    const auto logprobs = [&](const PolicyWeights& of) {
+      const at::Tensor hidden = ForwardHidden(of.config(), of.view(), Pack({ids}));
+      return at::log_softmax(Logits(of.view(), hidden), 1);
+    };
+    const at::Tensor p = logprobs(*weights), q = logprobs(*rounded);
+    divergence += (p.exp() * (p - q)).sum().item<double>();
+    positions += static_cast<double>(ids.size());
+  }
+  RecordProperty("kl", std::to_string(divergence / positions));
+  EXPECT_LT(divergence / positions, 0.01);
+  EXPECT_GT(divergence / positions, 0);
+  EngineOptions options{.max_context = 1024, .int8_weights = true};
+  const auto engine = NewEngine(weights, 0, options).value();
+  ASSERT_TRUE(engine->Add({.id = 1, .prompt = ids, .turn = {.max_new_tokens = 6, .seed = 3}}).ok());
+  TurnOutput turn;
+  while (engine->Work()) {
+    for (TurnOutput& done : engine->Step().value()) turn = std::move(done);
+  }
+  const size_t before = ids.size();
+  ids.insert(ids.end(), turn.ids.begin(), turn.ids.end());
+  const auto expected = ScoreTokens(*rounded, ids).value();
+  for (size_t i = 0; i < turn.ids.size(); ++i) {
+    EXPECT_NEAR(turn.logprobs[i], expected[before - 1 + i], 1e-3) << i;
   }
 }
 

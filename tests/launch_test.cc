@@ -1,5 +1,5 @@
-// tidemill launch: a fleet on this machine from one file, to the end of its run, through a kill, and
-// ended by a person; the same by a program that stands for ssh.
+// tidemill launch: a fleet on this machine from one file, to the end of its run, through a kill,
+// and ended by a person; the same by a program that stands for ssh.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -23,8 +23,8 @@ class LaunchTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(MakeTinyModel(folder_.path()));
-    ASSERT_NO_FATAL_FAILURE(
-        MustRun("tasks generate --family cfunc --count 8 --seed 1 --out " + folder_ / "train.jsonl"));
+    ASSERT_NO_FATAL_FAILURE(MustRun("tasks generate --family cfunc --count 8 --seed 1 --out " +
+                                    folder_ / "train.jsonl"));
   }
   void TearDown() override {
     const Result<FleetState> state = StateIn(Fleet());
@@ -35,15 +35,17 @@ class LaunchTest : public testing::Test {
   // `more` is of the fleet file, in front of its tables.
   std::string Write(int steps, const std::string& more = "", const std::string& tools = "") {
     std::ofstream(folder_ / "run.toml")
-        << "[run]\nfolder = \"" << folder_ / "runs" << "\"\nsteps = " << steps << "\n[model]\npath = \""
-        << folder_ / "model" << "\"\nprotocol = \"compact\"\n[tasks]\ntrain = \""
-        << folder_ / "train.jsonl"
-        << "\"\n[rollout]\ngroup_size = 2\ngroups_per_step = 2\nmax_turn_tokens = 8\nmax_turns = 1\n"
+        << "[run]\nfolder = \"" << folder_ / "runs"
+        << "\"\nsteps = " << steps << "\n[model]\npath = \"" << folder_ / "model"
+        << "\"\nprotocol = \"compact\"\n[tasks]\ntrain = \"" << folder_ / "train.jsonl"
+        << "\"\n[rollout]\ngroup_size = 2\ngroups_per_step = 2\nmax_turn_tokens = 8\nmax_turns = "
+           "1\n"
            "cache_mb = 16\n[replay]\ndrop_zero_variance = false\n[bus]\nlease = \"3s\"\n"
            "[threads]\nengine = 1\ntrainer = 1\n[dashboard]\nweb = false\n";
     std::ofstream(folder_ / "fleet.toml")
-        << "run = \"demo\"\nconfig = \"" << folder_ / "run.toml" << "\"\nfolder = \""
-        << folder_ / "fleets" << "\"\n"
+        << "run = \"demo\"\nconfig = \"" << folder_ / "run.toml"
+        << "\"\nfolder = \"" << folder_ / "fleets"
+        << "\"\n"
         << more
         << "[[workers]]\nrole = \"learner\"\n[[workers]]\nrole = \"rollout\"\n"
            "[[workers]]\nrole = \"tools\"\n"
@@ -52,7 +54,8 @@ class LaunchTest : public testing::Test {
   }
   std::string Logs() const {
     std::string all;
-    for (const char* name : {"keeper", "learner-1", "rollout-1"}) all += TextOf(LogFile(Fleet(), name));
+    for (const char* name : {"keeper", "learner-1", "rollout-1"})
+      all += TextOf(LogFile(Fleet(), name));
     return all;
   }
   FleetState State() const {
@@ -101,7 +104,8 @@ TEST_F(LaunchTest, AKilledWorkerComesBackAndAPersonEndsTheFleet) {
   ASSERT_TRUE(Eventually([&] { return Of("tools-1").starts == 2; }, kFleetPatience)) << Logs();
   EXPECT_EQ(Of("tools-1").last_end, "was killed by signal 9");
   // The learner has its config by now, so that it ends in order.
-  ASSERT_TRUE(Eventually([&] { return fs::exists(folder_ / "runs/demo/run.db"); }, kFleetPatience)) << Logs();
+  ASSERT_TRUE(Eventually([&] { return fs::exists(folder_ / "runs/demo/run.db"); }, kFleetPatience))
+      << Logs();
   const ProcessOutput down = RunTidemill("launch down demo --folder " + folder_ / "fleets");
   EXPECT_EQ(down.exit_code, 0) << down.output;
   EXPECT_TRUE(State().over) << StateText(State());
@@ -145,10 +149,11 @@ TEST_F(LaunchTest, HostsThatAreReachedByAProgramTrainTogether) {
                        << "/$1\nmkdir -p $home\ncd $home && exec sh -c \"$2\"\n";
   fs::permissions(reach, fs::perms::owner_all);
   const std::string more = "backend = \"ssh\"\nredis.address = \"127.0.0.1\"\nredis.port = " +
-                           std::to_string(FreePort()) + "\nssh.hosts = [\"one\", \"two\"]\nssh.command = [\"" +
-                           reach + "\"]\n";
+                           std::to_string(FreePort()) +
+                           "\nssh.hosts = [\"one\", \"two\"]\nssh.command = [\"" + reach + "\"]\n";
   const ProcessOutput ran = RunTidemill("launch " + Write(2, more));
-  EXPECT_EQ(ran.exit_code, 0) << ran.output << TextOf(folder_ / "one/.tidemill/fleets/demo/learner-1.log");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output
+                              << TextOf(folder_ / "one/.tidemill/fleets/demo/learner-1.log");
   ExpectDone();
   EXPECT_THAT(ran.output, HasSubstr("learner-1 on one"));
   EXPECT_THAT(ran.output, HasSubstr("demo on two"));

@@ -8,8 +8,8 @@
 
 #include "model/model_config.h"
 #include "testing/scripted_host.h"
-#include "tests/line_fixture.h"
 #include "tests/drawn_policy.h"
+#include "tests/line_fixture.h"
 
 namespace tidemill {
 namespace {
@@ -52,11 +52,10 @@ class RemoteRunTest : public LineTest {
 
 TEST_F(RemoteRunTest, ServersGenerateWhatIsTrainedAndGetEveryVersion) {
   const auto first = Server(), second = Server();
-  const ProcessOutput result =
-      RunTidemill(Train("served", Urls({first.get(), second.get()}) +
-                                      "--set run.steps=4 --set tasks.eval=" + folder_ +
-                                      "/eval.jsonl --set eval.samples=1"),
-                  "2>/dev/null");
+  const ProcessOutput result = RunTidemill(
+      Train("served", Urls({first.get(), second.get()}) + "--set run.steps=4 --set tasks.eval=" +
+                          folder_ + "/eval.jsonl --set eval.samples=1"),
+      "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0);
   const json summary = Summary(result);
   EXPECT_EQ(summary["status"], "done");
@@ -82,9 +81,9 @@ TEST_F(RemoteRunTest, AnotherKindOfServerServesTheSame) {
   const ProcessOutput refused = RunTidemill(Train("sglang_keep", urls + "--set run.steps=1"));
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("rollout.cache_on_swap"));
-  const ProcessOutput result = RunTidemill(
-      Train("sglang", urls + "--set run.steps=2 --set rollout.cache_on_swap=rebuild"),
-      "2>/dev/null");
+  const ProcessOutput result =
+      RunTidemill(Train("sglang", urls + "--set run.steps=2 --set rollout.cache_on_swap=rebuild"),
+                  "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0);
   EXPECT_EQ(Summary(result)["lost"], 0);
   for (const double m : Steps("sglang", "mismatch_fresh")) EXPECT_LT(m, 1e-4);
@@ -122,11 +121,10 @@ TEST_F(RemoteRunTest, AServerWithOtherWeightsThanItSaysServesNothing) {
   ASSERT_TRUE(policy->Load(folder_ + "/model"));
   const auto host = Server(ScriptedKind::kVllm, policy);
   host->With([](ScriptedInference& server) { return server.faults.label_only = true; });
-  const ProcessOutput result =
-      RunTidemill("--log-level warn eval --json --set run.folder=" + folder_ + "/runs --model " +
-                  folder_ + "/taught --tasks " + folder_ +
-                  "/eval.jsonl --set model.protocol=compact --set engine.server_start=5s" +
-                  Urls({host.get()}));
+  const ProcessOutput result = RunTidemill(
+      "--log-level warn eval --json --set run.folder=" + folder_ + "/runs --model " + folder_ +
+      "/taught --tasks " + folder_ +
+      "/eval.jsonl --set model.protocol=compact --set engine.server_start=5s" + Urls({host.get()}));
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("canary"));
 }

@@ -9,10 +9,10 @@
 #include "cli/commands.h"
 #include "cli/fleet_backend.h"
 #include "cli/fleet_screen.h"
-#include "run/run_config.h"
 #include "core/child_process.h"
 #include "core/files.h"
 #include "core/text.h"
+#include "run/run_config.h"
 #include "run/stop_signal.h"
 #include "scale/launch/keeper.h"
 
@@ -94,7 +94,8 @@ int Launch(const LaunchArguments& arguments) {
   if (const Status started = backend->Start(); !started.ok()) return Fail(started);
   const Status kept = WriteFileAtomically(FleetFileIn(fleet->RunFolder()), FleetFileText(*fleet));
   if (!kept.ok()) return Fail(kept);
-  std::printf("fleet of %s: state and logs in %s\n", fleet->run.c_str(), fleet->RunFolder().c_str());
+  std::printf("fleet of %s: state and logs in %s\n", fleet->run.c_str(),
+              fleet->RunFolder().c_str());
   std::fflush(stdout);
   return arguments.detach ? 0 : Follow(*backend, fleet->run);
 }
@@ -158,7 +159,8 @@ int OnHost(const LaunchArguments& arguments) {
 }  // namespace
 
 void AddLaunchCommand(CLI::App& app, Exit& exit) {
-  CLI::App* launch = app.add_subcommand("launch", "Start a fleet of workers from one file, follow it, end it");
+  CLI::App* launch =
+      app.add_subcommand("launch", "Start a fleet of workers from one file, follow it, end it");
   auto arguments = std::make_shared<LaunchArguments>();
   launch->add_option("fleet", arguments->fleet_file, "Fleet file (TOML), see docs/operations.md");
   launch->add_flag("--dry-run", arguments->dry_run, "Print what would be run, and run nothing");
@@ -167,16 +169,20 @@ void AddLaunchCommand(CLI::App& app, Exit& exit) {
   const auto named = [&](const char* name, const char* doc, int (*run)(const LaunchArguments&)) {
     CLI::App* command = launch->add_subcommand(name, doc);
     command->add_option("run", arguments->run, "Name of the run")->required();
-    command->add_option("--folder", arguments->folder, "Folder that holds the fleets")->capture_default_str();
+    command->add_option("--folder", arguments->folder, "Folder that holds the fleets")
+        ->capture_default_str();
     command->callback([arguments, run, &exit] { exit.code = run(*arguments); });
   };
   named("attach", "Follow a fleet that was started before", Attach);
   named("down", "End a fleet: workers finish what they hold", Down);
-  CLI::App* host = launch->add_subcommand("host", "One host's part of a fleet; launch itself uses it")->group("");
+  CLI::App* host =
+      launch->add_subcommand("host", "One host's part of a fleet; launch itself uses it")
+          ->group("");
   host->add_option("action", arguments->action, "start, keep, state or stop")
       ->required()
       ->check(CLI::IsMember({"start", "keep", "state", "stop"}));
-  host->add_option("folder", arguments->host_folder, "Folder of the fleet on this host")->required();
+  host->add_option("folder", arguments->host_folder, "Folder of the fleet on this host")
+      ->required();
   host->callback([arguments, &exit] { exit.code = OnHost(*arguments); });
   launch->callback([launch, arguments, &exit] {
     if (!launch->get_subcommands().empty()) return;

@@ -326,7 +326,7 @@ void AddNew(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("new", "Create a model with random weights");
   command
       ->add_option("--config", words->config,
-                   "A config.json, or a shape that comes with the program (0.5b to 32b)")
+                   "A config.json, or a shape that comes with the program (0.5b to 235b-a22b)")
       ->required();
   command->add_option("--out", words->out, "Directory to create")->required();
   command->add_option("--tokenizer", words->tokenizer, "Directory to copy the tokenizer from");

@@ -56,6 +56,7 @@ void PrintPlanJson(const PlanInput& input, const MemoryPlan& plan) {
     choices.push_back({{"settings", choice.settings}, {"bytes", choice.total_bytes}});
   }
   PrintJson({{"parameters", input.model.ParameterCount()},
+             {"active_parameters", input.model.ActiveParameterCount()},
              {"device", input.gpu ? "cuda" : "cpu"},
              {"rows", rows},
              {"bytes", plan.total_bytes},
@@ -71,8 +72,12 @@ void PrintPlanJson(const PlanInput& input, const MemoryPlan& plan) {
 }
 
 void PrintPlanTable(const PlanInput& input, const MemoryPlan& plan) {
-  std::printf("%.2fB parameters, %s, token budget %lld%s%s%s\n",
-              static_cast<double>(input.model.ParameterCount()) / 1e9,
+  const auto billions = [](int64_t count) { return static_cast<double>(count) / 1e9; };
+  std::printf("%.2fB parameters", billions(input.model.ParameterCount()));
+  if (input.model.experts.count > 0) {
+    std::printf(" (%.2fB of a token)", billions(input.model.ActiveParameterCount()));
+  }
+  std::printf(", %s, token budget %lld%s%s%s\n",
               input.lora_rank > 0 ? ("LoRA rank " + std::to_string(input.lora_rank)).c_str()
                                   : "all weights trained",
               static_cast<long long>(plan.token_budget), plan.recompute ? ", recomputation" : "",
@@ -132,7 +137,7 @@ void AddPlanCommand(CLI::App& app, Exit& exit) {
   command->add_option(
       "--model", arguments->model,
       "Directory with a config.json, or a shape that comes with the program (0.5b, 1.5b, "
-      "3b, 7b, 14b, 32b); default: model.path of the config");
+      "3b, 7b, 14b, 32b, 30b-a3b, 235b-a22b); default: model.path of the config");
   command->add_option("config,--config", arguments->config_file, "TOML file of the run");
   AddSetOption(*command, arguments->sets, "Set a config key, a.b=c; may be repeated");
   command->add_option("--memory", arguments->memory,

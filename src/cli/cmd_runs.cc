@@ -50,15 +50,13 @@ Json SummaryOf(const RunDirectory& directory, bool writing) {
   return json.is_object() ? json : Json::object();
 }
 
-double PassRate(const Json& summary, const char* eval) {
-  if (!summary.contains("eval") || !summary["eval"].contains(eval)) return -1;
+// "75.4 %"; of an evaluation that goes on or was stopped there is no rate yet.
+std::string RateOf(const Json& summary, const char* eval) {
+  if (!summary.contains("eval") || !summary["eval"].contains(eval)) return "-";
   const Json& one = summary["eval"][eval];
-  return one.contains("pass_rate") && one["pass_rate"].is_number() ? one["pass_rate"].get<double>()
-                                                                   : -1;
-}
-
-std::string Percent(double rate) {
-  return rate < 0 ? "-" : fmt::format("{:.1f} %", 100 * rate);
+  if (!one.value("complete", true)) return "partial";
+  if (!one.contains("pass_rate") || !one["pass_rate"].is_number()) return "unscored";
+  return fmt::format("{:.1f} %", 100 * one["pass_rate"].get<double>());
 }
 
 int List(const RunsArguments& arguments) {
@@ -93,8 +91,7 @@ int List(const RunsArguments& arguments) {
     }
     std::printf("%-24s %-12s %8d %9d %9s %9s  %s\n", info.name.c_str(), state.c_str(),
                 summary.value("steps", 0), summary.value("episodes", 0),
-                Percent(PassRate(summary, "before")).c_str(),
-                Percent(PassRate(summary, "after")).c_str(),
+                RateOf(summary, "before").c_str(), RateOf(summary, "after").c_str(),
                 ForTerminal(fmt::format("{}", fmt::join(notes.tags, " "))).c_str());
   }
   if (arguments.json) PrintJson({{"runs", list}});

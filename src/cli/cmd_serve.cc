@@ -148,14 +148,16 @@ void AddModelWords(CLI::App& serve, ServeArguments& arguments) {
   serve.add_option("--base-model", arguments.base,
                    "Model directory below a checkpoint that is a LoRA adapter");
   serve.add_option("--adapter", arguments.adapter, "LoRA adapter in PEFT's layout");
-  serve.add_option("--lora-modules", arguments.modules,
-                   "LoRA adapters beside the model, NAME=PATH each; a request's \"model\" names one");
+  serve.add_option(
+      "--lora-modules", arguments.modules,
+      "LoRA adapters beside the model, NAME=PATH each; a request's \"model\" names one");
   serve.add_flag("--enable-lora", arguments.enable_lora,
                  "Adapters may be loaded while it runs (POST /v1/load_lora_adapter)");
   serve.add_option("--max-loras", arguments.use.adapters.most,
                    "Most adapters at once; default: those of --lora-modules, 8 with --enable-lora");
-  serve.add_option("--max-lora-rank", arguments.use.adapters.max_rank,
-                   "Largest rank of an adapter")->capture_default_str();
+  serve
+      .add_option("--max-lora-rank", arguments.use.adapters.max_rank, "Largest rank of an adapter")
+      ->capture_default_str();
   serve.add_option("--served-model-name,--alias", arguments.use.words.name,
                    "Name of the model for clients; default: that of its directory");
   serve.add_option("--chat-template", arguments.use.words.template_file,

@@ -13,14 +13,12 @@
 namespace tidemill {
 namespace {
 
-constexpr uint16_t kTinkerPort = 8410;
 constexpr std::string_view kClientKeys = "tml-";  // the public client takes no others
 
 struct TinkerArguments {
   std::vector<std::string> models;
-  std::string folder = "tinker", host = "127.0.0.1", keys, new_key;
-  uint16_t port = kTinkerPort;
-  int64_t rank_max = 128;
+  std::string folder = "tinker", new_key;
+  TinkerConfig served;
   std::vector<std::string> sets;
 };
 
@@ -46,19 +44,10 @@ int ServeTinker(const TinkerArguments& arguments) {
   Binder binder;
   BindRunConfig(config, binder);
   if (const Status loaded = binder.Load("", arguments.sets); !loaded.ok()) return Wrong(loaded);
-  TinkerOptions options;
-  options.host = arguments.host;
-  options.port = arguments.port;
-  options.folder = arguments.folder;
-  options.limits.rank_max = arguments.rank_max;
-  if (!arguments.keys.empty()) {
-    Result<ApiKeys> keys = ApiKeys::Read(arguments.keys);
-    if (!keys.ok()) return Wrong(keys.status());
-    options.keys = std::move(*keys);
-    options.key_file = arguments.keys;
-  }
+  Result<TinkerOptions> options = TinkerOptionsFrom(arguments.served, arguments.folder);
+  if (!options.ok()) return Wrong(options.status());
   BlockSignals();
-  const auto host = TinkerHost::Start(arguments.models, config, std::move(options));
+  const auto host = TinkerHost::Start(arguments.models, config, std::move(*options));
   if (!host.ok()) return Fail(host.status());
   std::printf("%s\n", (*host)->url().c_str());
   std::fflush(stdout);
@@ -79,11 +68,14 @@ void AddTinkerCommand(CLI::App& app, Exit& exit) {
                    "Folder for models, checkpoints and what is needed to go on after a restart")
       ->capture_default_str();
   tinker
-      ->add_option("--host", arguments->host, "Listen address; outside loopback --keys is required")
+      ->add_option("--host", arguments->served.host,
+                   "Listen address; outside loopback --keys is required")
       ->capture_default_str();
-  tinker->add_option("--port", arguments->port, "Port; 0: any free port")->capture_default_str();
-  tinker->add_option("--keys", arguments->keys, "File of API keys; see docs/gateway.md");
-  tinker->add_option("--max-rank", arguments->rank_max, "Largest LoRA rank that is served")
+  tinker->add_option("--port", arguments->served.port, "Port; 0: any free port")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  tinker->add_option("--keys", arguments->served.keys, "File of API keys; see docs/gateway.md");
+  tinker->add_option("--max-rank", arguments->served.max_rank, "Largest LoRA rank that is served")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   tinker->add_option("--new-key", arguments->new_key,

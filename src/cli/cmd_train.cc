@@ -51,8 +51,9 @@ Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOption
     }
     reached = result->step;
     options.run.resume = true;
-    LogWarn(config.learner.own() ? "continuing from the last checkpoint with the remaining ranks"
-                                 : "continuing from the last checkpoint with the ranks started anew",
+    LogWarn(config.learner.own()
+                ? "continuing from the last checkpoint with the remaining ranks"
+                : "continuing from the last checkpoint with the ranks started anew",
             {{"why", result->status.message()}, {"ranks", config.learner.ranks}});
   }
 }
@@ -104,7 +105,8 @@ int RunTrain(const TrainArguments& arguments) {
     return 0;
   }
   if (directory) {
-    if (const Result<std::string> done = FinishedSummary(*directory, config.run.steps); done.ok()) {
+    if (const Result<std::string> done = FinishedSummary(*directory, RunStepsOf(config));
+        done.ok()) {
       std::fputs(arguments.json ? done->c_str() : SummaryText(*done).c_str(), stdout);
       std::fprintf(stderr,
                    "run %s is finished; to go on: tidemill train --resume %s --set run.steps=N\n",

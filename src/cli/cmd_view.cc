@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "bus/redis/redis_url.h"
+#include "bus/broker.h"
 #include "cli/commands.h"
 #include "cli/wait_signal.h"
 #include "dashboard/dashboard.h"
@@ -48,8 +48,7 @@ int View(const ViewArguments& arguments) {
   api.default_config_toml = DefaultConfigToml();
   api.bus_url = arguments.bus_url;
   if (!api.bus_url.empty()) {
-    const Result<RedisAddress> address = ParseRedisUrl(api.bus_url);
-    if (!address.ok()) return Fail(address.status());
+    if (const Status url = CheckBusUrl(api.bus_url); !url.ok()) return Fail(url);
   }
   if (!arguments.run.empty()) {
     const Result<RunDirectory> directory =
@@ -92,8 +91,7 @@ void AddViewCommand(CLI::App& app, Exit& exit) {
   view->add_option("--token-file", arguments->token_file,
                    "File with bearer tokens, one per line; required outside loopback");
   view->add_option("--bus", arguments->bus_url,
-                   "redis://HOST:PORT/DB, to show the workers of runs on many machines; default: "
-                   "TIDEMILL_BUS")
+                   "To show the workers of runs on many machines: " + std::string(kBusUrlForm))
       ->envname(kBusVariable);
   view->add_option("--export", arguments->export_path,
                    "Write the run as one HTML file that needs no server, and exit");

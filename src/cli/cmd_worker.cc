@@ -1,13 +1,11 @@
-// tidemill worker ROLE: one role of a run alone, on Redis Streams. Joins and leaves at any time; on
+// tidemill worker ROLE: one role of a run alone, on a broker. Joins and leaves at any time; on
 // SIGTERM it takes nothing new, finishes or gives back what it holds, and leaves.
 #include <unistd.h>
 
 #include <charconv>
 #include <memory>
 
-#include "bus/redis/redis_bus.h"
-#include "bus/redis/redis_place.h"
-#include "bus/redis/redis_roster.h"
+#include "bus/broker.h"
 #include "cli/commands.h"
 #include "cli/worker_learner.h"
 #include "core/log.h"
@@ -15,6 +13,7 @@
 #include "run/model_files.h"
 #include "run/run_sheet.h"
 #include "run/stop_signal.h"
+#include "run/unsigned_sheet.h"
 #include "run/worker.h"
 
 namespace tidemill {
@@ -34,33 +33,17 @@ Result<WorkerBeaconOptions> BeaconFrom(const WorkerArguments& arguments) {
   return beacon;
 }
 
-// Whoever can write to Redis can write a sheet: what a worker runs, asks or shows to a box must
-// come from elsewhere.
-Status CheckCommands(const std::string& role, const RunConfig& config) {
-  const struct {
-    const char* role;
-    const char* key;
-    bool named;
-  } kKeys[] = {{"reward", "reward.command", !config.reward.command.empty()},
-               {"reward", "reward.review_judge", !config.reward.review_judge.empty()},
-               {"reward", "reward.proof_command", !config.reward.proof_command.empty()},
-               {"reward", "judge", !config.reward.judges.empty()},
-               {"tools", "tools.command", !config.tools.command.empty()},
-               {"tools", "tools.own_user", config.tools.own_user},
-               {"rollout", "engine.command", !config.engine.command.empty()},
-               {"rollout", "engine.urls", !config.engine.urls.empty()},
-               {"rollout", "agent.command", !config.agent.command.empty()},
-               {"rollout", "agent.preset", !config.agent.preset.empty()},
-               {"rollout", "agent.mounts", !config.agent.mounts.empty()},
-               {"rollout", "tools.own_user", config.tools.own_user}};
-  for (const auto& key : kKeys) {
-    if (role != key.role || !key.named) continue;
-    return Invalid("the run's sheet says what to run, to ask or to show to a box here (" +
-                   std::string(key.key) +
-                   ") and its signature was not checked; give this worker the learner's public "
-                   "key (--verify-key) or a config of its own (--config)");
+// Whoever can write to the broker can write a sheet: what a worker runs, asks or shows to a box
+// must come from elsewhere.
+Status CheckUnsigned(const std::string& role, const RunConfig& config) {
+  std::string keys;
+  for (const std::string& key : KeysThatAct(role, config)) {
+    keys += (keys.empty() ? "" : ", ") + key;
   }
-  return Ok();
+  if (keys.empty()) return Ok();
+  return Invalid("the run's sheet says what to run, to ask or to show to a box here (" + keys +
+                 ") and its signature was not checked; give this worker the learner's public "
+                 "key (--verify-key) or a config of its own (--config)");
 }
 
 // The config of the run, from a file where one was given, else from the learner's sheet.
@@ -74,7 +57,7 @@ Status LoadWorkerConfig(const WorkerArguments& arguments, const WorkerBeaconOpti
     WaitingWorker waiting(beacon);
     TM_ASSIGN_OR_RETURN(sheet, WaitForSheet(board, arguments.run, [&] { waiting.Waiting(); }));
     TM_RETURN_IF_ERROR(binder.LoadText(sheet->config, "the run sheet"));
-    if (!sheet->signed_by_learner) TM_RETURN_IF_ERROR(CheckCommands(arguments.role, config));
+    if (!sheet->signed_by_learner) TM_RETURN_IF_ERROR(CheckUnsigned(arguments.role, config));
   }
   for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
   return Ok();
@@ -84,7 +67,7 @@ Status LoadWorkerConfig(const WorkerArguments& arguments, const WorkerBeaconOpti
 Status FindModel(const WorkerArguments& arguments, const RunSheet& sheet, RunConfig& config) {
   TM_ASSIGN_OR_RETURN(SheetBoard board,
                       SheetBoard::Connect(arguments.url, arguments.run, arguments.keys));
-  TM_ASSIGN_OR_RETURN(const auto place, ConnectRedisPlace(arguments.url, arguments.run));
+  TM_ASSIGN_OR_RETURN(const auto place, ConnectPlace(arguments.url, arguments.run));
   ModelFolders folders = {config.model.path, config.model.tokenizer, config.model.adapter};
   const auto ask = [&] {
     // A broker that is away comes back; asking again is all there is to do.
@@ -137,11 +120,11 @@ int RunWorker(const WorkerArguments& arguments) {
     if (!found.ok()) return Fail(found);
   }
   if (Status listen = SetListen(arguments, config.gateway); !listen.ok()) return Wrong(listen);
-  RedisBusOptions options;
+  BrokerBusOptions options;
   options.url = arguments.url;
   options.run = arguments.run;
   options.client = beacon->worker;
-  Result<std::unique_ptr<RedisBus>> bus = RedisBus::Connect(std::move(options));
+  Result<std::unique_ptr<BrokerBus>> bus = ConnectBus(options);
   if (!bus.ok()) return Fail(bus.status());
   config.run.name = arguments.run;
   RunRequest request;
@@ -169,14 +152,13 @@ int RunWorker(const WorkerArguments& arguments) {
 }  // namespace
 
 void AddWorkerCommand(CLI::App& app, Exit& exit) {
-  CLI::App* worker = app.add_subcommand("worker", "Run one role of a run on Redis Streams");
+  CLI::App* worker =
+      app.add_subcommand("worker", "Run one role of a run on a broker (Redis or RabbitMQ)");
   auto arguments = std::make_shared<WorkerArguments>();
   worker->add_option("role", arguments->role, "learner, rollout, tools or reward")
       ->required()
       ->check(CLI::IsMember({"learner", "rollout", "tools", "reward"}));
-  worker->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
-      ->envname(kBusVariable)
-      ->required();
+  worker->add_option("--bus", arguments->url, kBusUrlForm)->envname(kBusVariable)->required();
   worker->add_option("--run", arguments->run, "Name of the run; default: TIDEMILL_RUN")
       ->envname(kRunVariable)
       ->required();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <string>
 
+#include "run/policies.h"
 #include "run/run_driver.h"
 #include "run/run_journal.h"
 #include "run/run_progress.h"
@@ -13,7 +14,7 @@
 namespace tidemill {
 
 inline RunGoal GoalOf(const RunConfig& config) {
-  return {.steps = config.run.steps, .minutes = config.run.minutes};
+  return {.steps = RunStepsOf(config), .minutes = config.run.minutes};
 }
 
 class Display final : public RunDisplay {

@@ -108,7 +108,8 @@ FormatJson AsAtif(const FormatJson& record) {
             {"completion_token_ids", record.at("completion_ids")},
             {"completion_mask", record.at("completion_mask")},
             {"logprobs", record.at("logprobs")},
-            {"versions", record.at("versions")}}}};
+            {"versions", record.at("versions")},
+            {"experts", record.at("experts")}}}};
 }
 
 std::string Line(const FormatJson& json) {
@@ -156,6 +157,7 @@ const std::vector<ParquetColumn>& Columns() {
                                                      {"completion_mask", kWholes},
                                                      {"logprobs", kReals},
                                                      {"versions", kWholes},
+                                                     {"experts", kText},
                                                      {"scored", kBool},
                                                      {"reward", kReal},
                                                      {"solved", kBool},

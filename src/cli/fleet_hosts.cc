@@ -59,11 +59,13 @@ class Hosts final : public FleetBackend {
     TM_ASSIGN_OR_RETURN(const auto processes, Plan());
     std::string text;
     if (fleet_.bus_file.empty()) {
-      text += Place(FirstHost()) + ShellLine({fleet_.redis_program, FolderOn(FirstHost()) + "/redis.conf"}) + "\n";
+      text += Place(FirstHost()) +
+              ShellLine({fleet_.redis_program, FolderOn(FirstHost()) + "/redis.conf"}) + "\n";
     }
     for (const FleetProcess& process : processes) {
       text += Place(process.host);
-      for (const auto& [name, value] : process.environment) text += name + "=" + ShellWord(value) + " ";
+      for (const auto& [name, value] : process.environment)
+        text += name + "=" + ShellWord(value) + " ";
       text += ShellLine(process.words) + "\n";
     }
     return text;
@@ -124,7 +126,8 @@ class Hosts final : public FleetBackend {
     const std::vector<std::string> words = {"tail", "-n", "5", path};
     const Result<std::string> end =
         host.empty() ? RunForOutput(words) : RunForOutput(Reach(host, ShellLine(words)));
-    return (host.empty() ? "" : host + ":") + path + "\n" + (end.ok() ? *end : end.status().message());
+    return (host.empty() ? "" : host + ":") + path + "\n" +
+           (end.ok() ? *end : end.status().message());
   }
 
  private:
@@ -166,7 +169,8 @@ class Hosts final : public FleetBackend {
   }
 
   // By host. All of them have a keeper, also one without processes: `down` asks them all.
-  Result<std::map<std::string, KeeperSpec>> Specs(const std::vector<FleetProcess>& processes) const {
+  Result<std::map<std::string, KeeperSpec>> Specs(
+      const std::vector<FleetProcess>& processes) const {
     std::string url, redis_config;
     if (fleet_.bus_file.empty()) {
       TM_ASSIGN_OR_RETURN(const FleetRedis redis, NewRedis());
@@ -239,9 +243,11 @@ std::string FleetProgram(const FleetFile& fleet) {
 
 Result<std::string> ReadBusFile(const FleetFile& fleet) {
   struct stat about = {};
-  if (stat(fleet.bus_file.c_str(), &about) != 0) return FileFailure(fleet.bus_file, "cannot open", errno);
+  if (stat(fleet.bus_file.c_str(), &about) != 0)
+    return FileFailure(fleet.bus_file, "cannot open", errno);
   if ((about.st_mode & 077) != 0) {
-    return Invalid(fleet.bus_file + ": others may read this file, which has a password; chmod 600 " +
+    return Invalid(fleet.bus_file +
+                   ": others may read this file, which has a password; chmod 600 " +
                    fleet.bus_file);
   }
   TM_ASSIGN_OR_RETURN(std::string url, ReadFileBounded(fleet.bus_file, kBusFileBytes));
@@ -255,7 +261,8 @@ Result<std::string> RunForOutput(const std::vector<std::string>& words) {
   if (!ran.started) return Unavailable(words[0] + " cannot be started; is it installed?");
   if (ran.timed_out) return Timeout(words[0] + " did not answer within a minute");
   if (ran.exit_code != 0) {
-    return Unavailable(words[0] + " exited with status " + std::to_string(ran.exit_code) + ": " + ran.output);
+    return Unavailable(words[0] + " exited with status " + std::to_string(ran.exit_code) + ": " +
+                       ran.output);
   }
   return std::move(ran.output);
 }

@@ -18,8 +18,8 @@ constexpr size_t kJobsBytes = 1u << 20;
 
 // Of Slurm's states those that a job leaves by itself.
 bool GoesOn(const std::string& state) {
-  for (const char* over : {"completed", "failed", "cancelled", "timeout", "node_fail", "out_of_memory",
-                           "boot_fail", "deadline"}) {
+  for (const char* over : {"completed", "failed", "cancelled", "timeout", "node_fail",
+                           "out_of_memory", "boot_fail", "deadline"}) {
     if (state.rfind(over, 0) == 0) return false;
   }
   return true;
@@ -40,8 +40,9 @@ class Jobs final : public FleetBackend {
   Status Start() override {
     const Result<std::vector<FleetState>> earlier = States();
     if (earlier.ok() && !(*earlier)[0].over) {
-      return Exists(fleet_.RunFolder() + ": a fleet runs here; see it with tidemill launch attach, "
-                                         "end it with tidemill launch down");
+      return Exists(fleet_.RunFolder() +
+                    ": a fleet runs here; see it with tidemill launch attach, "
+                    "end it with tidemill launch down");
     }
     TM_RETURN_IF_ERROR(Prepare());
     std::vector<SubmittedJob> submitted;
@@ -60,7 +61,8 @@ class Jobs final : public FleetBackend {
     TM_ASSIGN_OR_RETURN(const std::vector<SubmittedJob> jobs, Submitted());
     FleetState state;
     state.run = fleet_.run;
-    // Jobs that are over are forgotten by Slurm after some minutes, and asking for them is an error.
+    // Jobs that are over are forgotten by Slurm after some minutes, and asking for them is an
+    // error.
     const Result<std::string> said = RunForOutput(QueueWords(jobs));
     if (said.ok()) {
       TM_ASSIGN_OR_RETURN(state.processes, ReadQueue(*said, jobs));
@@ -96,7 +98,8 @@ class Jobs final : public FleetBackend {
     if (chmod(fleet_.RunFolder().c_str(), 0700) != 0) {
       return FileFailure(fleet_.RunFolder(), "cannot be closed to others", errno);
     }
-    for (const std::string& file : {DoneFile(fleet_), DownFile(fleet_), fleet_.RunFolder() + "/bus.url"}) {
+    for (const std::string& file :
+         {DoneFile(fleet_), DownFile(fleet_), fleet_.RunFolder() + "/bus.url"}) {
       unlink(file.c_str());
     }
     if (!fleet_.bus_file.empty()) return ReadBusFile(fleet_).status();

@@ -44,13 +44,15 @@ std::string FleetChanges::Since(const std::vector<FleetState>& states) {
   for (const FleetState& state : states) {
     const std::string host = state.host.empty() ? "" : " on " + state.host;
     show(state.run + host, PhaseWords(state));
-    for (const ProcessState& process : state.processes) show(process.name + host, ProcessWords(process));
+    for (const ProcessState& process : state.processes)
+      show(process.name + host, ProcessWords(process));
   }
   return text;
 }
 
 bool IsOver(const std::vector<FleetState>& states) {
-  return std::all_of(states.begin(), states.end(), [](const FleetState& state) { return state.over || !state.kept; });
+  return std::all_of(states.begin(), states.end(),
+                     [](const FleetState& state) { return state.over || !state.kept; });
 }
 
 std::string FailureOf(const std::vector<FleetState>& states) {

@@ -169,16 +169,29 @@ TEST(Program, TheConfigPageHasEveryKeyAsTheProgramKnowsIt) {
 }
 
 TEST(Program, AShapeIsNotWrittenOverAModelWithWeights) {
+  for (const auto& [words, weights] :
+       {std::pair{"tasks model --family cfunc --layers 1", "model.safetensors"},
+        std::pair{"judge model --layers 1", "model-00001-of-00002.safetensors"}}) {
+    const TemporaryDirectory folder;
+    const std::string make = std::string(words) + " --out " + folder.path() + "/m";
+    SCOPED_TRACE(make);
+    EXPECT_EQ(RunTidemill(make).exit_code, 0);
+    std::ofstream(folder.path() + "/m/" + weights) << "weights";
+    const std::string config = TextOf(folder / "m/config.json");
+    const ProcessOutput refused = RunTidemill(make + " --heads 2");
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.output, HasSubstr("/m holds a model with weights"));
+    EXPECT_EQ(TextOf(folder / "m/config.json"), config);
+  }
+}
+
+TEST(Program, AShapeWithoutWeightsSaysHowThereWillBeSome) {
   const TemporaryDirectory folder;
-  const std::string make = "tasks model --family cfunc --layers 1 --out " + folder.path() + "/m";
-  EXPECT_EQ(RunTidemill(make).exit_code, 0);
-  EXPECT_EQ(RunTidemill(make).exit_code, 0) << "nothing of value is lost";
-  std::ofstream(folder / "m/model.safetensors") << "weights";
-  const std::string config = TextOf(folder / "m/config.json");
-  const ProcessOutput refused = RunTidemill(make + " --width 64");
-  EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.output, HasSubstr("/m holds a model with weights"));
-  EXPECT_EQ(TextOf(folder / "m/config.json"), config);
+  const std::string shape = folder.path() + "/m";
+  EXPECT_EQ(RunTidemill("tasks model --family cfunc --layers 1 --out " + shape).exit_code, 0);
+  const ProcessOutput refused = RunTidemill("model score " + shape + " --ids 1,2");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("tidemill warmup --from-config " + shape));
 }
 
 TEST(Program, TagsAndTheNoteOfARunAreChangedShownAndListed) {

@@ -80,10 +80,41 @@ ExportJson CallsJson(const v1::Trajectory& trajectory, const Branch& branch) {
                        {"outcome", EnumName(call.outcome())},
                        {"text", call.text()},
                        {"wait_ms", call.wait_ms()},
-                       {"run_ms", call.run_ms()}});
+                       {"run_ms", call.run_ms()},
+                       {"handle", call.handle()},
+                       {"cancelled", call.cancelled()}});
     }
   }
   return calls;
+}
+
+std::string Base64Of(const std::string& bytes) {
+  static constexpr char kDigits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      three = three << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += i + j <= bytes.size() ? kDigits[three >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+ExportJson ExpertsJson(const v1::Trajectory& trajectory, const Branch& branch) {
+  ExportJson experts = ExportJson::array();
+  for (int t = branch.first; t < branch.end; ++t) {
+    const v1::Turn& turn = trajectory.turns(t);
+    if (!turn.has_experts()) continue;
+    experts.push_back({{"turn", t + 1},
+                       {"first", turn.experts().first()},
+                       {"choices", turn.experts().choices()},
+                       {"experts", Base64Of(turn.experts().experts())}});
+  }
+  return experts;
 }
 
 ExportJson MessagesJson(const v1::Trajectory& trajectory, const Branch& branch,
@@ -152,7 +183,11 @@ std::vector<ExportJson> EpisodeRecords(const std::string& run, const EpisodeDeta
                        {"started_ms", row.started_ms},
                        {"finished_ms", row.finished_ms},
                        {"worker", row.worker},
-                       {"temperature", trajectory.sampling().temperature()}};
+                       {"temperature", trajectory.sampling().temperature()},
+                       {"time",
+                        {{"generating_ms", trajectory.time().generating_ms()},
+                         {"tool_ms", trajectory.time().tool_ms()},
+                         {"place_ms", trajectory.time().place_ms()}}}};
     for (int t = branch.first; t < branch.end; ++t) json["turns"].push_back(t + 1);
     json["messages"] = conversations != nullptr ? MessagesJson(trajectory, branch, *conversations)
                                                 : ExportJson::array();
@@ -163,6 +198,7 @@ std::vector<ExportJson> EpisodeRecords(const std::string& run, const EpisodeDeta
     json["completion_mask"] = completion.mask;
     json["logprobs"] = completion.logprobs;
     json["versions"] = completion.versions;
+    json["experts"] = ExpertsJson(trajectory, branch);
     AddVerdict(episode, json);
     json["fate"] = row.fate;
     json["fate_reason"] = row.fate_reason;

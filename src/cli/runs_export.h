@@ -15,7 +15,7 @@ namespace tidemill {
 
 struct ExportOptions {
   std::string run;
-  std::string out;       // FILE.jsonl or FILE.jsonl.zst, or FILE.parquet
+  std::string out;  // FILE.jsonl or FILE.jsonl.zst, or FILE.parquet
   ExportFormat format = ExportFormat::kRecords;
   EpisodeFilter filter;  // which episodes
   uint64_t offset = 0;   // of those, leave out so many of the oldest

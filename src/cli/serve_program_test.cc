@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -217,6 +218,26 @@ TEST_F(ServeProgram, AnEchoHasTheLogProbabilitiesThatTheModelGivesThePrompt) {
   for (size_t i = 1; i < 4; ++i) {
     EXPECT_NEAR(told[i].get<double>(), logprobs[i - 1].get<double>(), 1e-4);
   }
+}
+
+TEST_F(ServeProgram, EmbeddingsHaveLengthOneAndAreTheSameInEitherEncoding) {
+  const uint16_t port = Serve(model_);
+  ASSERT_NE(port, 0);
+  nlohmann::json body = {{"model", "any"}, {"input", {{5, 6, 7}, {8}}}};
+  const auto answer = nlohmann::json::parse(BodyOf(Post(port, "/v1/embeddings", body)));
+  ASSERT_EQ(answer["data"].size(), 2u) << answer.dump();
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 4);
+  for (const auto& one : answer["data"]) {
+    double square = 0;
+    for (const auto& value : one["embedding"]) square += std::pow(value.get<double>(), 2);
+    EXPECT_NEAR(square, 1, 1e-4);
+  }
+  body["encoding_format"] = "base64";
+  const auto packed = nlohmann::json::parse(BodyOf(Post(port, "/v1/embeddings", body)));
+  const size_t bytes = 4 * answer["data"][0]["embedding"].size();
+  EXPECT_EQ(packed["data"][0]["embedding"].get<std::string>().size(), (bytes + 2) / 3 * 4);
+  body["dimensions"] = 4;
+  EXPECT_EQ(StatusOf(Post(port, "/v1/embeddings", body)), 400);
 }
 
 TEST_F(ServeProgram, AConversationInTheTerminal) {

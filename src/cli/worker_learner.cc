@@ -7,9 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "bus/redis/redis_place.h"
-#include "bus/redis/redis_roster.h"
-#include "bus/redis/topic_janitor.h"
+#include "bus/broker.h"
 #include "cli/commands.h"
 #include "cli/display.h"
 #include "cli/worker_learner.h"
@@ -84,16 +82,14 @@ struct Company {
   std::unique_ptr<WorkerBeacon> beacon;
   std::unique_ptr<ModelShelf> shelf;
   std::unique_ptr<SheetKeeper> sheet;  // its thread uses the shelf
-  std::unique_ptr<TopicJanitor> janitor;
+  std::shared_ptr<void> janitor;       // of the broker, where it needs one
 };
 
-Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard board, RunSheet sheet,
-                                          WorkerBeaconOptions beacon) {
+Result<std::shared_ptr<void>> MakeCompany(Run& run, BrokerBus& bus, SheetBoard board,
+                                          RunSheet sheet, WorkerBeaconOptions beacon) {
   WeightPublisher& publisher = *run.process().publisher;
   auto company = std::make_shared<Company>();
-  TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(beacon.url));
-  company->janitor = std::make_unique<TopicJanitor>(bus, std::move(client), beacon.run,
-                                                    std::set<std::string>{run.worker()});
+  TM_ASSIGN_OR_RETURN(company->janitor, StartJanitor(beacon.url, beacon.run, bus, {run.worker()}));
   beacon.report = [&run] { return ReportOf(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
@@ -107,7 +103,7 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard bo
   TM_ASSIGN_OR_RETURN(sheet.model_files, ListModelFiles(folders, adapters));
   company->shelf = std::make_unique<ModelShelf>(
       folders, sheet.model_files, [url = run.process().request.bus_url, name = config.run.name] {
-        return ConnectRedisPlace(url, name);
+        return ConnectPlace(url, name);
       });
   company->sheet = std::make_unique<SheetKeeper>(
       std::move(board), std::move(sheet),
@@ -147,14 +143,14 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   }
   // A new run finds nothing of an older one with its name.
   if (!open->resumed) {
-    const Status cleared = RemoveRedisRun(arguments.url, arguments.run);
+    const Status cleared = RemoveRun(arguments.url, arguments.run);
     if (!cleared.ok()) return Fail(cleared);
   }
-  RedisBusOptions bus_options;
+  BrokerBusOptions bus_options;
   bus_options.url = arguments.url;
   bus_options.run = arguments.run;
   bus_options.client = beacon.worker;
-  Result<std::unique_ptr<RedisBus>> bus = RedisBus::Connect(std::move(bus_options));
+  Result<std::unique_ptr<BrokerBus>> bus = ConnectBus(bus_options);
   if (!bus.ok()) return Fail(bus.status());
 
   RunSheet sheet;

@@ -142,6 +142,19 @@ TEST_F(RunApiTest, ATranscriptHasTheTextLogProbabilityAndVersionOfEveryToken) {
   EXPECT_EQ(episode["files"][0]["path"], "solution.c");
 }
 
+TEST(TurnJson, OfATurnThatIsShownInPartAllTokensCount) {
+  v1::Turn turn;
+  for (uint32_t i = 0; i < 40'000; ++i) {
+    turn.add_ids(i), turn.add_logprobs(-0.25f);
+    turn.add_observation_ids(i);
+  }
+  const Json json = TurnJson(turn, std::nullopt);
+  EXPECT_EQ(json["tokens_total"], 40'000);
+  EXPECT_EQ(json["tokens"].size(), 32'768u);
+  EXPECT_EQ(json["logprob"], -10'000.0);
+  EXPECT_TRUE(json["observation"].get<std::string>().ends_with("[cut]"));
+}
+
 TEST_F(RunApiTest, TagsAndNotesAreKeptBesideTheRunAndShownWithIt) {
   WriteSampleRun(folder_.path(), "noted", [] {
     SampleOptions options = SmallRun();

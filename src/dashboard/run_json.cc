@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "core/enum_name.h"
 #include "core/text.h"
@@ -47,7 +48,7 @@ std::string PlainText(const google::protobuf::RepeatedField<uint32_t>& ids,
   if (!tokenizer) {
     for (int i = 0; i < std::min(ids.size(), kTurnTokensMax); ++i)
       text += std::to_string(ids[i]) + " ";
-    return text;
+    return ids.size() <= kTurnTokensMax ? text : text + "[cut]";
   }
   const std::vector<TokenId> copy(ids.begin(), ids.end());
   return Cut(tokenizer->Decode(copy));
@@ -87,6 +88,7 @@ ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer
     const float value = turn.logprobs(i);
     logprobs.push_back(std::isfinite(value) ? Json(std::round(value * 1e4) / 1e4) : Json());
   }
+  json["logprob"] = std::accumulate(turn.logprobs().begin(), turn.logprobs().end(), 0.0);
   Json& versions = json["versions"] = Json::array();
   for (const v1::VersionRun& run : turn.versions()) {
     versions.push_back({{"version", run.version()}, {"tokens", run.tokens()}});

@@ -177,6 +177,25 @@ TEST_F(VersionLog, ChangesOfAnotherPublisherAreNotApplied) {
   Expect(*source, 3, 4);
 }
 
+TEST_F(VersionLog, OldWeightsThatArePutBackAreNotTaken) {
+  const auto sink = Sink();
+  const auto follower = Source();
+  for (uint64_t version = 1; version <= 3; ++version) ASSERT_TRUE(Put(*sink, version).ok());
+  const Shelf earlier = shelf_;
+  for (uint64_t version = 4; version <= 6; ++version) ASSERT_TRUE(Put(*sink, version).ok());
+  Expect(*follower, 3, 6);
+  // The list and all that it names, as they were: every checksum is right.
+  shelf_ = earlier;
+  const auto none = follower->NewerThan(6, buffers_);
+  ASSERT_TRUE(none.ok()) << none.status().ToString();
+  EXPECT_EQ(none->version, 0u);
+  // Under the name of the next version they are not what the list says: the whole one is read.
+  ASSERT_TRUE(Put(*sink, 7).ok());
+  ASSERT_TRUE(shelf_.objects.contains("weights-00000007.safetensors"));
+  shelf_.objects.at("delta-00000007") = earlier.objects.at("delta-00000003");
+  Expect(*follower, 6, 7);
+}
+
 TEST_F(VersionLog, AMissingOrDamagedObjectIsNamedAndTheNextVersionTaken) {
   const auto sink = Sink();
   ASSERT_TRUE(Put(*sink, 1).ok());

@@ -10,13 +10,13 @@
 #include <cstdlib>
 
 #include "core/random.h"
-#include "testing/engine_contract.h"
 #include "engine/remote/remote_engine.h"
 #include "learner/remote/rank_processes.h"
 #include "learner/remote/remote_step.h"
 #include "model/torch/model.h"
 #include "model/torch/score.h"
 #include "run/torch/served_versions.h"
+#include "testing/engine_contract.h"
 #include "weights/stored_weights.h"
 #include "weights/torch/weight_codec.h"
 
@@ -86,15 +86,16 @@ class VllmContractEngine final : public ContractEngine {
   std::unique_ptr<RemoteEngine> engine_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Engines, EngineContract,
-    testing::Values(ContractRow{"real_vllm", [] { return std::make_unique<VllmContractEngine>(); }}),
-    [](const auto& row) { return row.param.name; });
+INSTANTIATE_TEST_SUITE_P(Engines, EngineContract,
+                         testing::Values(ContractRow{
+                             "real_vllm", [] { return std::make_unique<VllmContractEngine>(); }}),
+                         [](const auto& row) { return row.param.name; });
 
 class SilentCorruption : public testing::Test {
  protected:
   // Version 1 passes; version 2 is written by `torn`; version 3 is right again.
-  using Torn = std::function<Result<VersionPointer>(const ServedVersions&, const PublishedWeights&)>;
+  using Torn =
+      std::function<Result<VersionPointer>(const ServedVersions&, const PublishedWeights&)>;
   void ExpectCaught(const std::string& url, const std::string& model, const Torn& torn) {
     const ServedVersions versions = ServedVersions::In(folder_ / "versions", Dtype::kF32).value();
     const auto channel = NewLocalWeightChannel();
@@ -168,17 +169,17 @@ TEST_F(SilentCorruption, AHeadThatKeepsOldTiedEmbeddingsIsCaught) {
 // Experts come out wrong of any update of vLLM on the CPU.
 TEST_F(SilentCorruption, ExpertsThatComeOutWrongAreCaught) {
   const std::string model = Named("MOE_MODEL");
-  RankCommand command{.words = {Named("PYTHON"), "-m", "torch.distributed.run", "--standalone",
-                                "--nproc-per-node", "{ranks}", "-m", "tidemill_fsdp", "--socket",
-                                "{socket}"},
-                      .ranks = 1,
-                      .log = folder_ / "ranks.log",
-                      .join_patience = std::chrono::minutes(5),
-                      .answer_patience = std::chrono::minutes(2)};
+  RankCommand command{
+      .words = {Named("PYTHON"), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                "{ranks}", "-m", "tidemill_fsdp", "--socket", "{socket}"},
+      .ranks = 1,
+      .log = folder_ / "ranks.log",
+      .join_patience = std::chrono::minutes(5),
+      .answer_patience = std::chrono::minutes(2)};
   RankMessage hello;
-  hello.words = {{"model", model},      {"adapter", ""},      {"precision", "float32"},
-                 {"recompute", false},  {"reference", false}, {"value_head", false},
-                 {"beta1", 0.9},        {"beta2", 0.95},      {"eps", 1e-8},
+  hello.words = {{"model", model},     {"adapter", ""},      {"precision", "float32"},
+                 {"recompute", false}, {"reference", false}, {"value_head", false},
+                 {"beta1", 0.9},       {"beta2", 0.95},      {"eps", 1e-8},
                  {"weight_decay", 0.0}};
   auto ranks = RankProcesses::Start(command, hello);
   ASSERT_TRUE(ranks.ok()) << ranks.status().message();

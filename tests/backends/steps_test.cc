@@ -92,11 +92,10 @@ class StepsTest : public testing::TestWithParam<Case> {
     model_ = GoldenDir() + "/" + GetParam().model;
     first_ = PolicyWeights::Load(model_, {.dtype = Dtype::kF32}).value();
     RankMessage hello;
-    hello.words = {{"model", model_},      {"adapter", ""},
-                   {"precision", "float32"}, {"recompute", false},
-                   {"reference", true},     {"value_head", GetParam().values},
-                   {"beta1", 0.9},          {"beta2", 0.95},
-                   {"eps", 1e-8},           {"weight_decay", 0.1}};
+    hello.words = {{"model", model_},    {"adapter", ""},     {"precision", "float32"},
+                   {"recompute", false}, {"reference", true}, {"value_head", GetParam().values},
+                   {"beta1", 0.9},       {"beta2", 0.95},     {"eps", 1e-8},
+                   {"weight_decay", 0.1}};
     if (GetParam().lora) {
       LoraConfig lora;
       lora.rank = 4;
@@ -108,13 +107,13 @@ class StepsTest : public testing::TestWithParam<Case> {
       first_ = PolicyWeights::WithAdapter(first_, adapter).value();
       hello.words["adapter"] = folder_ / "adapter";
     }
-    RankCommand command{.words = {python, "-m", "torch.distributed.run", "--standalone",
-                                  "--nproc-per-node", "{ranks}", "-m", "tidemill_fsdp",
-                                  "--socket", "{socket}"},
-                        .ranks = RankCount(),
-                        .log = folder_ / "ranks.log",
-                        .join_patience = std::chrono::minutes(5),
-                        .answer_patience = std::chrono::minutes(2)};
+    RankCommand command{
+        .words = {python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                  "{ranks}", "-m", "tidemill_fsdp", "--socket", "{socket}"},
+        .ranks = RankCount(),
+        .log = folder_ / "ranks.log",
+        .join_patience = std::chrono::minutes(5),
+        .answer_patience = std::chrono::minutes(2)};
     auto ranks = RankProcesses::Start(command, hello);
     ASSERT_TRUE(ranks.ok()) << ranks.status().message() << TextOf(folder_ / "ranks.log");
     ranks_ = std::move(*ranks);
@@ -195,8 +194,7 @@ void StepsTest::Compare(const ObjectiveConfig& objective,
   options.adamw.weight_decay = 0.1;
   options.grad_clip = 0.5;
   options.microbatch_tokens = 40;
-  auto trainer =
-      Trainer::New(from, options, objective.NeedsReference() ? first_ : nullptr).value();
+  auto trainer = Trainer::New(from, options, objective.NeedsReference() ? first_ : nullptr).value();
   trainer->NotePublished(1, 0);
   trainer->NotePublished(2, 1);
   const auto ours = trainer->Train(batch);
@@ -267,16 +265,15 @@ TEST_P(StepsTest, LossNormAndGradientsAreThoseOfOurLearnerForEveryPreset) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, StepsTest,
-    testing::Values(Case{"qwen2-tiny"}, Case{"llama-tiny"}, Case{"qwen3-tiny"},
-                    Case{"qwen2-tiny", true}, Case{"qwen2-tiny", false, true}),
-    [](const testing::TestParamInfo<Case>& info) {
-      std::string name = info.param.model + (info.param.lora ? "_lora" : "") +
-                         (info.param.values ? "_values" : "");
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Models, StepsTest,
+                         testing::Values(Case{"qwen2-tiny"}, Case{"llama-tiny"}, Case{"qwen3-tiny"},
+                                         Case{"qwen2-tiny", true}, Case{"qwen2-tiny", false, true}),
+                         [](const testing::TestParamInfo<Case>& info) {
+                           std::string name = info.param.model + (info.param.lora ? "_lora" : "") +
+                                              (info.param.values ? "_values" : "");
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace tidemill

@@ -1,7 +1,7 @@
 // Which runs are shown together, and their curves in one chart.
 import type { Json } from "./api";
 import { Chart, type ChartProps, type Series } from "./chart";
-import { percent, words } from "./format";
+import { words } from "./format";
 import { curveOf, overlay, smooth, type Axis, type Values } from "./series";
 
 const COLOURS = ["c1", "c3", "c2", "c4", "c5", "c6"];
@@ -88,17 +88,6 @@ export function RunsChart(props: RunsChartProps) {
   });
   const together = overlay(curves);
   return <Chart {...rest} x={together.x} xKind={AXES[axis].xKind} xName={AXES[axis].xName} series={names.map((name, i) => ({ name, values: together.values[i], ...lineOf(i) }))} />;
-}
-
-export function evaluation(run: Json, name: string): Json | undefined {
-  return run.evals.find((e: Json) => e.name === name);
-}
-
-// "75.4 % ± 5"; an evaluation in which nothing was scored has no rate, and one task no interval.
-export function rateText(found: Json): string {
-  if (found.pass_rate === null) return "not scored";
-  const unscored = found.unscored > 0 ? `, ${found.unscored} not scored` : "";
-  return percent(found.pass_rate, 1) + (found.ci95 === null ? "" : ` ± ${(100 * found.ci95).toFixed(0)}`) + unscored;
 }
 
 export function metricName(name: string): string {

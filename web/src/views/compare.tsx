@@ -1,10 +1,11 @@
 import { useState } from "preact/hooks";
 
 import type { Json } from "../api";
+import { evaluation, rateText } from "../evaluations";
 import { duration, percent, short } from "../format";
 import { link, setQuery, useApis, useLive, type Route } from "../hooks";
 import { Loading, Panel, Problem } from "../parts";
-import { AxisChoice, axisOf, evaluation, lineOf, rateText, RunChoice, RunsChart } from "../runs";
+import { AxisChoice, axisOf, lineOf, RunChoice, RunsChart } from "../runs";
 import { column, rate, shareBetween, smooth } from "../series";
 
 export function Compare(props: { run: string; runs: Json[]; route: Route }) {

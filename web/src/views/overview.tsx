@@ -1,8 +1,9 @@
 import { Chart } from "../chart";
-import { duration, percent, short, words } from "../format";
+import { passRate } from "../evaluations";
+import { duration, percent, short } from "../format";
 import { useApi, useLive } from "../hooks";
 import { Loading, Problem, Stat } from "../parts";
-import { evaluation, metricName, rateText } from "../runs";
+import { metricName } from "../runs";
 import { column, hasColumn, lagHistogram, level, rate, shareBetween, smooth } from "../series";
 import { FleetStrip } from "./fleet";
 import { LoopPicture } from "./loops";
@@ -13,16 +14,14 @@ export function Overview(props: { run: string }) {
   const base = `/api/runs/${props.run}`;
   const run = useApi(base, live.beat);
   const series = useApi(`${base}/series`, live.beat);
-  const passRate = useApi(`${base}/pass_rate`, live.beat);
+  const passRates = useApi(`${base}/pass_rate`, live.beat);
   if (!run.data || !series.data) return run.error ? <Problem error={run.error} /> : <Loading />;
   const tick = live.tick ?? run.data.tick;
   const ticks = series.data.tick;
   const steps = level(series.data.step);
-  const points = passRate.data?.points ?? [];
+  const points = passRates.data?.points ?? [];
   const evals = run.data.evals as any[];
-  const before = evaluation(run.data, "before");
-  // The same kind of evaluation as "before": not the greedy one, nor one with other turns.
-  const after = evaluation(run.data, "after") ?? [...evals].reverse().find((e) => /^during-step-\d+$/.test(e.name));
+  const rated = passRate(run.data);
   const running = run.data.state === "running";
   const tokens = smooth(rate(ticks.time_ms, column(ticks, "generated_tokens")), 3);
   const trained = smooth(rate(ticks.time_ms, column(ticks, "trained_tokens")), 5);
@@ -41,7 +40,7 @@ export function Overview(props: { run: string }) {
       <div class="stats">
         <Stat name="Steps" value={short(run.data.counts.steps)} note={`version ${short(tick.version ?? run.data.counts.last_version)}`} />
         <Stat name="Episodes" value={short(run.data.counts.episodes)} note={`${short(run.data.counts.train)} to train on`} />
-        <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={after && before ? `${words(after.name)}; before: ${rateText(before)}` : before ? "before training" : "not evaluated yet"} tone={after && before && before.pass_rate !== null && after.pass_rate > before.pass_rate ? "good" : ""} />
+        <Stat name="Pass rate, evaluated" value={rated.value} note={rated.note} tone={rated.better ? "good" : ""} />
         <Stat name="Tokens per second" value={short(running ? lastOf(tokens) : tick.generated_tokens / tick.seconds)} note={running ? `over the last ${duration(lately)}` : `over the whole run, ${short(tick.generated_tokens)} generated`} />
         <Stat name="Lag, mean" value={short(lastOf(column(steps, "lag_mean")))} note="steps behind the learner" />
         <Stat name={running ? "Running for" : "Ran for"} value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
@@ -84,14 +83,15 @@ export function Overview(props: { run: string }) {
   );
 }
 
-// Every evaluation of one kind is a line: before, during and after training; the greedy ones; those with other turns.
+// Every whole evaluation of one kind is on a line: before, during and after training; the greedy ones; those with other
+// turns.
 function kindOf(name: string): string {
   const rest = name.replace(/^(before|after|during-step-\d+)-?/, "");
   return rest === name && !/^(before|after)$/.test(name) ? name : rest || "sampled";
 }
 
 function Evaluations(props: { evals: any[] }) {
-  const evals = props.evals.filter((e) => e.step !== null && e.step !== undefined && e.samples > 0).sort((a, b) => a.step - b.step);
+  const evals = props.evals.filter((e) => e.step !== null && e.step !== undefined && e.samples > 0 && e.complete).sort((a, b) => a.step - b.step);
   const kinds = [...new Set(evals.map((e) => kindOf(e.name)))].slice(0, 6);
   const x = [...new Set(evals.map((e) => e.step as number))];
   const of = (kind: string, value: (e: any) => number): (number | undefined)[] => x.map((step) => evals.filter((e) => e.step === step && kindOf(e.name) === kind).map(value).pop());

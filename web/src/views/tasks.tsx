@@ -84,7 +84,7 @@ export function Tasks(props: { run: string }) {
               <tr>
                 <th>Task</th>
                 <th>State</th>
-                <th class="num">Pass rate</th>
+                <th class="num" title="Of all scored attempts, whichever version made them; “Earlier” and “Last third” tell them apart">Pass rate</th>
                 <th>Over time</th>
                 <th class="num">Earlier</th>
                 <th class="num">Last third</th>

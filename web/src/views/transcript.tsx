@@ -125,7 +125,6 @@ function Call(props: { call: Json }) {
 function Turn(props: { turn: Json; number: number; colours: string; base: number; reward?: number }) {
   const t = props.turn;
   const list = t.versions.map((v: Json) => v.version);
-  const sum = t.logprobs.reduce((total: number, value: number | null) => total + (value ?? 0), 0);
   return (
     <section class="turn">
       {t.prompt && (
@@ -137,11 +136,12 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
       <h3>
         Turn {props.number}{" "}
         <span class="soft">
-          {t.tokens_total} tokens, version {[...new Set(list)].join(" then ")}, log-probability {sum.toFixed(1)}, {duration(t.finished_ms - t.started_ms)}
+          {t.tokens_total} tokens, version {[...new Set(list)].join(" then ")}, log-probability {t.logprob?.toFixed(1) ?? "–"}, {duration(t.finished_ms - t.started_ms)}
           {props.reward !== undefined && `, turn reward ${props.reward.toFixed(2)}`}
         </span>
       </h3>
       <Tokens turn={t} colours={props.colours} base={props.base} />
+      {t.tokens.length < t.tokens_total && <p class="note">The first {t.tokens.length} tokens are shown.</p>}
       {t.malformed && <p class="problem">Malformed call: {t.malformed}</p>}
       {t.end === "length" && <p class="note">Cut off at the token limit.</p>}
       {t.end === "interrupted" && <p class="note">Ended by the result of a background call.</p>}
