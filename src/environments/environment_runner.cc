@@ -19,6 +19,7 @@
 #include "environments/model_words.h"
 #include "http/http_pool.h"
 #include "http/tcp_streams.h"
+#include "rollout/episode.h"
 
 namespace tidemill {
 namespace {
