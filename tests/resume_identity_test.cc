@@ -255,7 +255,8 @@ TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
   // Two steps of each, and until the checkpoint of both is in the database; not until the next step
   // has taken episodes, which would then be kept.
   FixedOrderLine(config, killed, tools).Run(4, 9);
-  FixedOrderLine again(config, killed, tools);
+  RecordedTools tools_again(records, **executor);  // what the killed one was owed is gone
+  FixedOrderLine again(config, killed, tools_again);
   again.Run(8, 50);
   ASSERT_TRUE(again.done());
   for (const std::string& run : {whole, killed}) {

@@ -65,7 +65,6 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "gateway.host",            // replaced
       "gateway.keys",            // replaced
       "gateway.cors",            // of the server that --listen opens
-      "gateway.unknown_fields",  //
       "audit.trust",             // names of scorers
       "live.redact",             // patterns
       "learner.command",         // of the learner
