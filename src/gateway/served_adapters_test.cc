@@ -88,6 +88,8 @@ TEST_F(ServedAdaptersTest, WhatCannotBeLoadedIsSaidAndLeavesNothing) {
   EXPECT_THAT(Change("unload", Json::array(), 400), HasSubstr("object"));
   Change("load", {{"lora_name", "one"}, {"lora_path", "d"}, {"load_inplace", true}}, 200);
   EXPECT_THAT(Models(), ElementsAre(model(), "one"));
+  Change("load", {{"lora_name", "one"}, {"lora_path", "missing"}, {"load_inplace", true}}, 404);
+  EXPECT_THAT(Models(), ElementsAre(model(), "one")) << "the old one stays";
 }
 
 TEST_F(ServedAdaptersTest, AStrictServerKnowsTheModelAndItsAdapters) {
