@@ -20,6 +20,7 @@
 #include "run/run_sheet.h"
 #include "run/run_summary.h"
 #include "run/worker.h"
+#include "tools/mcp_offer.h"
 #include "weights/shm_weights.h"
 #include "weights/weight_publisher.h"
 
@@ -130,6 +131,8 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   if (Status seat = WaitForSeat(*board); !seat.ok()) return Fail(seat);
   Result<OpenedRun> open = OpenOrCreate(arguments, config, binder);
   if (!open.ok()) return Fail(open.status());
+  // In the sheet, so that all workers have the same tools.
+  if (Status listed = ListMcpTools(config.tools); !listed.ok()) return Fail(listed);
   RunDirectory& directory = open->directory;
   if (open->resumed) {
     if (const Result<std::string> done = FinishedSummary(directory, config.run.steps); done.ok()) {

@@ -11,7 +11,7 @@ namespace {
 
 void AddMetrics(StepBatch& step) {
   const double count = step.rewards.empty() ? 1.0 : static_cast<double>(step.rewards.size());
-  double mean = 0, squares = 0, advantage = 0, turns = 0, trained = 0;
+  double mean = 0, squares = 0, advantage = 0, turns = 0, trained = 0, unnormalised = 0;
   for (double reward : step.rewards) mean += reward / count;
   for (double reward : step.rewards) squares += (reward - mean) * (reward - mean) / count;
   for (const auto& of_sequence : step.advantages) {
@@ -20,6 +20,7 @@ void AddMetrics(StepBatch& step) {
   }
   for (const TrainSequence& sequence : step.sequences) {
     trained += static_cast<double>(sequence.trained_tokens);
+    unnormalised += static_cast<double>(sequence.unnormalised_tokens);
   }
   step.metrics["episodes"] = static_cast<double>(step.rewards.size());
   step.metrics["reward_mean"] = mean;
@@ -27,6 +28,7 @@ void AddMetrics(StepBatch& step) {
   step.metrics["advantage_abs"] = turns > 0 ? advantage / turns : 0;
   step.metrics["response_tokens"] = trained / count;
   step.metrics["tokens"] = trained;
+  if (unnormalised > 0) step.metrics["unnormalised_tokens"] = unnormalised;
   AddStalenessMetrics(MeasureStaleness(step.sequences), step.metrics);
 }
 

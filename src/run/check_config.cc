@@ -157,6 +157,26 @@ Status CheckEnvironments(const RunConfig& config, const Binder& binder) {
   return Ok();
 }
 
+Status CheckMcp(const RunConfig& config, const Binder& binder) {
+  std::set<std::string> names;
+  for (const McpConfig& one : config.tools.mcp) {
+    const std::string name = "[[tools.mcp]] \"" + one.name + "\": ";
+    if (!names.insert(one.name).second) {
+      return binder.Error("tools.mcp", name + "there are two of this name");
+    }
+    if (one.url.empty() == one.command.empty()) {
+      return binder.Error("tools.mcp", name + "needs a url or a command, and not both");
+    }
+    if (!one.url.empty() && !(one.mounts.empty() && one.environment.empty())) {
+      return binder.Error("tools.mcp", name + "mounts and environment are of a command");
+    }
+    if (!one.key_file.empty() && one.url.empty()) {
+      return binder.Error("tools.mcp", name + "key_file is for a url");
+    }
+  }
+  return Ok();
+}
+
 Status CheckMemory(const RunConfig& config, const Binder& binder) {
   if (config.memory.only && !config.memory.on) {
     return binder.Error("memory.only", "needs memory.on");
@@ -256,6 +276,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));
   TM_RETURN_IF_ERROR(CheckEnvironments(config, binder));
+  TM_RETURN_IF_ERROR(CheckMcp(config, binder));
   TM_RETURN_IF_ERROR(CheckTeacher(config, binder));
   TM_RETURN_IF_ERROR(CheckGroupCommand(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");

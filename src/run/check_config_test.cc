@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "run/check_backends.h"
 #include "run/policies.h"
 #include "run/run_config.h"
 
@@ -89,6 +92,79 @@ TEST(CheckConfig, AToolIsInTheBackgroundInOneWayAndServersCannotBeInterrupted) {
   EXPECT_THAT(CheckOf({"rollout.deliver=now", "engine.backend=vllm", "engine.urls=http://there",
                        "engine.folder=there"}),
               HasSubstr("needs engine.backend = \"own\""));
+}
+
+TEST(CheckConfig, WhatABackendWouldTrainOtherwiseThanTheConfigSaysIsRefusedByName) {
+  const std::vector<std::string> vllm = {"engine.backend=vllm", "engine.urls=http://there"};
+  const std::vector<std::string> sglang = {"engine.backend=sglang", "engine.urls=http://there"};
+  const std::vector<std::string> fsdp2 = {"learner.backend=fsdp2"};
+  const auto with = [](std::vector<std::string> backend, const std::string& setting) {
+    backend.push_back(setting);
+    return CheckOf(backend);
+  };
+  for (const auto& backend : {vllm, sglang, fsdp2}) {
+    EXPECT_EQ(CheckOf(backend), "");
+    EXPECT_EQ(with(backend, "rollout.top_p=1"), "");
+    EXPECT_EQ(with(backend, "rollout.temperature=0.5"), "");
+    EXPECT_THAT(with(backend, "rollout.top_p=0.95"), HasSubstr("rollout.top_p"));
+    EXPECT_THAT(with(backend, "rollout.top_k=50"), HasSubstr("rollout.top_k"));
+    EXPECT_THAT(with(backend, "rollout.min_p=0.1"), HasSubstr("rollout.min_p"));
+    EXPECT_THAT(with(backend, "rollout.constrain=tools"), HasSubstr("rollout.constrain"));
+  }
+  EXPECT_THAT(with(vllm, "rollout.top_p=0.95"), HasSubstr("engine.backend = \"own\""));
+  EXPECT_THAT(with(fsdp2, "rollout.top_p=0.95"), HasSubstr("learner.backend = \"own\""));
+  EXPECT_EQ(CheckOf({"rollout.top_p=0.95", "rollout.top_k=50", "rollout.min_p=0.1"}), "");
+  for (const char* setting :
+       {"learner.balance_loss=0.01", "learner.lora_experts=true", "learner.optimizer_state=host",
+        "learner.reserve_multiprocessors=8"}) {
+    const std::string key = std::string(setting).substr(0, std::string(setting).find('='));
+    EXPECT_THAT(with(fsdp2, setting), HasSubstr(key));
+    EXPECT_EQ(CheckOf({setting}), "");
+    EXPECT_EQ(with(vllm, setting), "");
+  }
+}
+
+TEST(CheckConfig, ExpertsThatNobodyKnowsAreNotSaidToBeReplayed) {
+  ModelConfig dense, experts;
+  experts.experts.count = 8;
+  RunConfig config;
+  EXPECT_TRUE(CheckReplayedExperts(config, experts).ok());
+  for (std::string* backend : {&config.engine.backend, &config.learner.backend}) {
+    const std::string own =
+        std::exchange(*backend, backend == &config.engine.backend ? "vllm" : "fsdp2");
+    EXPECT_TRUE(CheckReplayedExperts(config, dense).ok());
+    EXPECT_THAT(CheckReplayedExperts(config, experts).message(),
+                HasSubstr("learner.replay_experts"));
+    config.learner.replay_experts = false;
+    EXPECT_TRUE(CheckReplayedExperts(config, experts).ok());
+    config.learner.replay_experts = true;
+    *backend = own;
+  }
+}
+
+TEST(CheckConfig, AnMcpServerIsAnAddressOrAProgram) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  config.model.path = config.tasks.train = "there";
+  const auto with = [&](const McpConfig& one, size_t copies = 1) {
+    config.tools.mcp.assign(copies, one);
+    return CheckRunConfig(config, binder).message();
+  };
+  McpConfig one;
+  one.name = "a";
+  EXPECT_THAT(with(one), HasSubstr("needs a url or a command"));
+  one.url = "http://there/mcp";
+  EXPECT_EQ(with(one), "");
+  EXPECT_THAT(with(one, 2), HasSubstr("two of this name"));
+  one.mounts = {"/opt"};
+  EXPECT_THAT(with(one), HasSubstr("mounts and environment"));
+  one.command = {"server"};
+  EXPECT_THAT(with(one), HasSubstr("and not both"));
+  one.url.clear();
+  EXPECT_EQ(with(one), "");
+  one.key_file = "key";
+  EXPECT_THAT(with(one), HasSubstr("key_file is for a url"));
 }
 
 TEST(CheckConfig, OneTeacherIsEnough) {

@@ -10,6 +10,7 @@
 #include "run/background_options.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
+#include "tools/mcp_offer.h"
 #include "tools/staying_tool.h"
 
 namespace tidemill {
@@ -201,11 +202,17 @@ LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start
   return options;
 }
 
-ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config, const RunStart& start) {
+// Answers of programs that are asked outside of a box, or live in one, depend on anything.
+Result<ToolLoopOptions> ToolLoopOptionsFrom(const RunConfig& config, const RunStart& start) {
   auto options = OptionsWith<ToolLoopOptions>(config.tools);
   options.worker = start.worker;
   options.lease_period = LeasePeriod(config);
   options.limits = MessageLimitsFrom(config);
+  for (const CommandConfig& tool : config.tools.command) {
+    if (tool.stays) options.asked_tools.insert(tool.name);
+  }
+  TM_ASSIGN_OR_RETURN(const std::vector<OfferedMcpTool> offered, OfferedMcpTools(config.tools));
+  for (const OfferedMcpTool& tool : offered) options.asked_tools.insert(tool.shown.name);
   return options;
 }
 
@@ -375,7 +382,7 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
   TM_ASSIGN_OR_RETURN(options.replay, ReplayOptionsFrom(config, start));
   options.learner = LearnerOptionsFrom(config, start);
   options.rollout = RolloutOptionsFrom(config, start);
-  options.tools = ToolLoopOptionsFrom(config, start);
+  TM_ASSIGN_OR_RETURN(options.tools, ToolLoopOptionsFrom(config, start));
   options.reward = RewardOptionsFrom(config, start);
   options.judge = JudgeOptionsFrom(config, start);
   options.teacher = TeacherOptionsFrom(config, start);
@@ -429,6 +436,10 @@ Result<ProtocolOptions> ProtocolOptionsFrom(const RunConfig& config) {
   for (const CommandTool& tool : CommandToolsFrom(config)) {
     TM_RETURN_IF_ERROR(CheckStaying(tool).WithContext("tool \"" + tool.name + "\""));
     options.tools.push_back(Describe(tool));
+  }
+  TM_ASSIGN_OR_RETURN(const std::vector<OfferedMcpTool> offered, OfferedMcpTools(config.tools));
+  for (const OfferedMcpTool& tool : offered) {
+    options.tools.push_back({tool.shown.name, tool.shown.description, tool.shown.parameters_json});
   }
   TM_RETURN_IF_ERROR(OfferBackground(config, options.tools));
   return options;

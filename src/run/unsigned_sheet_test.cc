@@ -90,6 +90,8 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "reward.command_slots",
       "reward.command_stays",
       "tools.command[].files",             // of the workspace
+      "tools.mcp[].environment",           // of a program that is named elsewhere
+      "tools.mcp[].tools",                 // of a server that is named elsewhere
       "tools.command[].background_files",  //
   };
   std::set<std::string> seen;

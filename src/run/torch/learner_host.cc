@@ -4,7 +4,9 @@
 
 #include "core/log.h"
 #include "memory/torch/prompt_encoder.h"
+#include "model/model_config.h"
 #include "model/torch/device.h"
+#include "run/check_backends.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/store_host.h"
 #include "teacher/http_teacher.h"
@@ -127,6 +129,8 @@ Status LearnerHost::OpenTrainers(StoreHost& store) {
     process_.ports.trainers[PolicyId::kMain] = frozen_.get();
     return Ok();
   }
+  TM_ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(process_.config.model.path));
+  TM_RETURN_IF_ERROR(CheckReplayedExperts(process_.config, model));
   for (const StoreHost::Hosted& one : store.policies()) {
     if (!one.policy.trained) continue;
     const TrainerStart start{.weights = one.weights,

@@ -4,6 +4,7 @@
 
 #include "bus/broker.h"
 #include "core/secret.h"
+#include "observe/weights_figures.h"
 #include "run/recorded_budgets.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/newest_checkpoint.h"
@@ -14,6 +15,25 @@
 #include "weights/weight_publisher.h"
 
 namespace tidemill {
+namespace {
+
+std::vector<WayFigures> WaysOf(const WeightPublisher* publisher) {
+  std::vector<WayFigures> ways;
+  if (publisher == nullptr) return ways;
+  for (const auto& [way, figures] : publisher->figures()) {
+    ways.push_back({.way = std::string(WayName(way)),
+                    .versions = static_cast<double>(figures.versions),
+                    .version = static_cast<double>(figures.version),
+                    .bytes = static_cast<double>(figures.put.bytes),
+                    .whole = static_cast<double>(figures.put.whole),
+                    .density = figures.put.density,
+                    .seconds = figures.seconds,
+                    .bytes_total = static_cast<double>(figures.bytes_total)});
+  }
+  return ways;
+}
+
+}  // namespace
 
 Status StoreHost::Open() {
   TM_RETURN_IF_ERROR(ReadTasks());
@@ -206,6 +226,14 @@ Status StoreHost::OpenChannel() {
   process_.publisher = made.get();
   channel_ = std::move(made);
   return channel_->Publish({process_.start.version, process_.start.step, weights_});
+}
+
+std::map<std::string, double> StoreHost::Levels() const {
+  return NumbersOf(WaysOf(process_.publisher));
+}
+
+void StoreHost::Sink(MetricSink& sink) const {
+  SinkWays(WaysOf(process_.publisher), sink);
 }
 
 Status StoreHost::CheckPrompts() const {

@@ -55,6 +55,8 @@ class StoreHost final : public Host {
   std::vector<PortUse> Usage(Time now) const override {
     return {{"store", store_->busy().Busy(now), 1}};
   }
+  std::map<std::string, double> Levels() const override;
+  void Sink(MetricSink& sink) const override;
 
  private:
   Status ReadTasks();
