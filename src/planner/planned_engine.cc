@@ -12,8 +12,8 @@ constexpr double kHalfToken = 1e-6, kPromptRounding = 1e-3;
 }  // namespace
 
 double PlannedEngine::StepSeconds() const {
-  double seconds = times_.step_s + times_.row_s * static_cast<double>(drawing_) +
-                   times_.context_s * contexts_;
+  double seconds =
+      times_.step_s + times_.row_s * static_cast<double>(drawing_) + times_.context_s * contexts_;
   if (!filling_.empty()) seconds += times_.prompt_s * times_.chunk;
   return std::max(seconds, 1e-9);
 }

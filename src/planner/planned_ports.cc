@@ -32,8 +32,7 @@ double PlannedTrainer::CostOf(const v1::Batch& batch) {
     ++totals_.episodes;
     for (const v1::Turn& turn : trajectory.turns()) {
       if (turn.ids_size() == 0) continue;
-      const ScriptTable::Turn& at =
-          table_.At(static_cast<TokenId>(turn.ids(turn.ids_size() - 1)));
+      const ScriptTable::Turn& at = table_.At(static_cast<TokenId>(turn.ids(turn.ids_size() - 1)));
       if (groups.insert(trajectory.id().group()).second) computed += at.script->prompt;
       computed += at.turn->tokens + (at.last ? 0 : at.turn->observed);
       int place = 0;
@@ -202,7 +201,9 @@ void PlannedTools::Submit(v1::ToolRequest request, uint64_t tag) {
 
 void PlannedTools::Count() {
   const double now = world_.Seconds();
-  totals_.busy_s += (now - counted_) * static_cast<double>(lanes_[0].busy + lanes_[1].busy);
+  for (size_t lane = 0; lane < kToolLanes; ++lane) {
+    totals_.busy_s[lane] += (now - counted_) * static_cast<double>(lanes_[lane].busy);
+  }
   counted_ = now;
 }
 
@@ -225,11 +226,9 @@ void PlannedTools::Work(size_t lane_number) {
   }
 }
 
-ToolTotals PlannedTools::Totals() const {
-  ToolTotals totals = totals_;
-  totals.busy_s += (world_.Seconds() - counted_) *
-                   static_cast<double>(lanes_[0].busy + lanes_[1].busy);
-  return totals;
+ToolTotals PlannedTools::Totals() {
+  Count();
+  return totals_;
 }
 
 }  // namespace tidemill

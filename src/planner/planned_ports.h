@@ -22,9 +22,9 @@ struct TrainerTotals {
   double busy_s = 0;
   uint64_t steps = 0;
   uint64_t episodes = 0;
-  double tokens = 0;         // drawn, that were trained
-  double masked = 0;         // drawn, too old for a loss
-  double computed = 0;       // all that its passes ran over
+  double tokens = 0;                  // drawn, that were trained
+  double masked = 0;                  // drawn, too old for a loss
+  double computed = 0;                // all that its passes ran over
   std::map<uint64_t, double> lags{};  // trained tokens by steps behind
 };
 
@@ -106,7 +106,7 @@ class PlannedStore {
 };
 
 struct ToolTotals {
-  double busy_s = 0;  // of all slots
+  double busy_s[kToolLanes] = {};  // of a lane's slots
   uint64_t calls = 0, gradings = 0;
 };
 
@@ -121,8 +121,8 @@ class PlannedTools final : public ToolPort {
   void CancelOne(uint64_t) override {}
   Mailbox<ToolCompletion>& completions() override { return completions_; }
 
-  size_t slots() const { return lanes_[0].slots + lanes_[1].slots; }
-  ToolTotals Totals() const;
+  size_t slots(ToolLane lane) const { return Of(lane).slots; }
+  ToolTotals Totals();
 
  private:
   struct Job {

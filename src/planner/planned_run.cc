@@ -46,11 +46,11 @@ RunConfig Planned(const RunConfig& asked, const ServiceTimes& times) {
   config.run.steps = 1'000'000'000;
   for (const TaskScripts& scripts : times.tasks) {
     for (const EpisodeScript& script : scripts) {
-      config.rollout.max_turns = std::max(config.rollout.max_turns,
-                                          static_cast<uint32_t>(script.turns.size()));
+      config.rollout.max_turns =
+          std::max(config.rollout.max_turns, static_cast<uint32_t>(script.turns.size()));
       for (const ScriptedTurn& turn : script.turns) {
-        config.rollout.calls_per_turn = std::max(config.rollout.calls_per_turn,
-                                                 static_cast<uint32_t>(turn.calls.size()));
+        config.rollout.calls_per_turn =
+            std::max(config.rollout.calls_per_turn, static_cast<uint32_t>(turn.calls.size()));
       }
     }
   }
@@ -77,6 +77,7 @@ struct Moment {
   TrainerTotals trainer;
   StoreTotals store;
   ToolTotals tools;
+  double cores_s = 0;
 };
 
 class Planning {
@@ -108,13 +109,13 @@ class Planning {
 
   Result<PlanReport> Run() {
     TM_RETURN_IF_ERROR(OpenStandardTopics(
-        bus_, {.lease = config_.bus.lease,
-               .capacity = std::max<size_t>(config_.bus.capacity, 4 * config_.rollout.max_in_flight),
-               .max_deliveries = 1000}));
+        bus_,
+        {.lease = config_.bus.lease,
+         .capacity = std::max<size_t>(config_.bus.capacity, 4 * config_.rollout.max_in_flight),
+         .max_deliveries = 1000}));
     TM_RETURN_IF_ERROR(Put());
     moments_.push_back(Now());
-    const bool ended =
-        world_.Run(bus_, limits_.seconds, [this] { return !ended_.empty(); });
+    const bool ended = world_.Run(bus_, limits_.seconds, [this] { return !ended_.empty(); });
     if (!ended) ended_ = fmt::format("{:.0f} s of virtual time", limits_.seconds);
     if (moments_.size() < 3) {
       return Unavailable(fmt::format(
@@ -131,9 +132,7 @@ class Planning {
         std::clamp<int64_t>(25 * static_cast<int64_t>(layout.engines), 50, 5000));
   }
   std::vector<SharedHost*> EngineHosts() {
-    SharedHost* host = layout_.one_machine     ? &machine_
-                       : layout_.shared_gpu > 0 ? &gpu_
-                                                : &own_;
+    SharedHost* host = layout_.one_machine ? &machine_ : layout_.shared_gpu > 0 ? &gpu_ : &own_;
     return std::vector<SharedHost*>(layout_.engines, host);
   }
   SharedHost& TrainerHost() {
@@ -164,16 +163,17 @@ class Planning {
     ports.protocol = &protocol_;
     ports.tools = &tools_;
     TM_ASSIGN_OR_RETURN(LoopOptions options, LoopOptionsFrom(config_, start));
-    TM_ASSIGN_OR_RETURN(
-        loops_, Assemble(config_, Roles::All(), ports, std::move(options), start.resumed));
+    TM_ASSIGN_OR_RETURN(loops_,
+                        Assemble(config_, Roles::All(), ports, std::move(options), start.resumed));
     for (Loop* loop : loops_.all()) world_.AddLoop(*loop);
     return Ok();
   }
 
   Moment Now() {
     const ReplayCounters& replay = loops_.replay->counters();
-    return {world_.Seconds(), replay.scored,     replay.too_old, replay.zero_variance,
-            engines_.Totals(), trainer_.Totals(), store_.totals(), tools_.Totals()};
+    return {world_.Seconds(),     replay.scored,     replay.too_old,
+            replay.zero_variance, engines_.Totals(), trainer_.Totals(),
+            store_.totals(),      tools_.Totals(),   machine_.BusySeconds()};
   }
 
   void AfterStep() {
@@ -225,12 +225,12 @@ class Planning {
     report.trained_tokens_per_s = (to.trainer.tokens - from.trainer.tokens) / seconds;
     report.step_s = seconds / static_cast<double>(std::max<uint64_t>(1, report.steps));
     Lags(from.trainer, to.trainer, report);
-    const double batch = to.trainer.tokens + to.trainer.masked - from.trainer.tokens -
-                         from.trainer.masked;
+    const double batch =
+        to.trainer.tokens + to.trainer.masked - from.trainer.tokens - from.trainer.masked;
     report.masked = (to.trainer.masked - from.trainer.masked) / std::max(1.0, batch);
     report.too_old = static_cast<double>(to.too_old - from.too_old) / std::max(1.0, scored);
-    report.zero_variance = static_cast<double>(to.zero_variance - from.zero_variance) /
-                           std::max(1.0, scored);
+    report.zero_variance =
+        static_cast<double>(to.zero_variance - from.zero_variance) / std::max(1.0, scored);
     report.in_flight = static_cast<double>(loops_.rollout->counters().episodes_running.load());
     ToAllSteps(report);
     Shares(from, to, report);
@@ -273,7 +273,15 @@ class Planning {
     };
     add("engine", to.engine.busy_s - from.engine.busy_s, engines_.count());
     add("trainer", to.trainer.busy_s - from.trainer.busy_s, 1);
-    add("boxes", to.tools.busy_s - from.tools.busy_s, tools_.slots());
+    const auto lane = [&](ToolLane one) {
+      const auto at = static_cast<size_t>(one);
+      return to.tools.busy_s[at] - from.tools.busy_s[at];
+    };
+    const size_t slots = tools_.slots(ToolLane::kAgent), grades = tools_.slots(ToolLane::kGrade);
+    add("calls", lane(ToolLane::kAgent), slots);
+    add("gradings", lane(ToolLane::kGrade), grades);
+    add("boxes", lane(ToolLane::kAgent) + lane(ToolLane::kGrade), slots + grades);
+    if (layout_.cores > 0) add("cores", to.cores_s - from.cores_s, 1);
     add("store", to.store.busy_s - from.store.busy_s, 1);
     report.store_ops_per_s = static_cast<double>(to.store.ops - from.store.ops) / seconds;
     // A group, then of each episode its trajectory, what scores it, and a question and an answer
@@ -283,9 +291,9 @@ class Planning {
     const auto scored = static_cast<double>(to.scored - from.scored);
     report.bus_messages_per_s =
         (2 * calls + 3 * scored + scored / config_.rollout.group_size) / seconds;
-    const auto most = std::max_element(
-        report.ports.begin(), report.ports.end(),
-        [](const PortShare& a, const PortShare& b) { return a.busy < b.busy; });
+    const auto most =
+        std::max_element(report.ports.begin(), report.ports.end(),
+                         [](const PortShare& a, const PortShare& b) { return a.busy < b.busy; });
     constexpr double kBusy = 0.85;
     if (most->busy >= kBusy) {
       report.bound = most->name;
@@ -293,10 +301,9 @@ class Planning {
       report.bound = fmt::format("waiting; rollout.max_in_flight = {} is full ({} is busiest)",
                                  config_.rollout.max_in_flight, most->name);
     } else {
-      report.bound = fmt::format("waiting; the {} admits no more ({} is busiest)",
-                                 config_.run.mode == "async" ? "staleness bound"
-                                                             : "mode " + config_.run.mode,
-                                 most->name);
+      report.bound = fmt::format(
+          "waiting; the {} admits no more ({} is busiest)",
+          config_.run.mode == "async" ? "staleness bound" : "mode " + config_.run.mode, most->name);
     }
   }
 

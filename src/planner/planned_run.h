@@ -30,39 +30,41 @@ struct PlanLayout {
 };
 
 struct PlanLimits {
-  double seconds = 3600;        // virtual
+  double seconds = 3600;         // virtual
   bool until_rates_hold = true;  // stops before where they do, within 2 %
   // The whole run counts, from its start to its last step; else what follows its first part.
   bool whole = false;
   uint64_t episodes_max = 400'000;
 };
 
+// "engine", "trainer", "calls" and "gradings" (slots for them), "boxes" (both), "cores" (what
+// boxes, or all of one machine, want of them) and "store".
 struct PortShare {
   std::string name;
-  double busy = 0;   // 0..1, of all of them
+  double busy = 0;  // 0..1, of all of them
   uint64_t count = 1;
 };
 
 struct PlanReport {
-  std::string ended;       // why it ended, in words
+  std::string ended;  // why it ended, in words
   bool rates_hold = false;
-  double seconds = 0;      // virtual, all of it
-  double counted_s = 0;    // of them, what rates are of
-  uint64_t steps = 0;      // in what counts
+  double seconds = 0;                 // virtual, all of it
+  double counted_s = 0;               // of them, what rates are of
+  uint64_t steps = 0;                 // in what counts
   double episodes_per_s = 0;          // scored
   double trained_episodes_per_s = 0;  // used by a step
   double generated_tokens_per_s = 0;
   double trained_tokens_per_s = 0;
-  double step_s = 0;        // from one step to the next
-  double lag_mean = 0, lag_p99 = 0;   // of trained tokens, in steps
-  double too_old = 0;       // share of the scored episodes, dropped for their age
-  double masked = 0;        // share of tokens in batches, masked for their age
-  double zero_variance = 0; // share of the scored episodes
-  double in_flight = 0;     // episodes at the end
-  double seconds_to_steps = 0;  // of all run.steps
+  double step_s = 0;                 // from one step to the next
+  double lag_mean = 0, lag_p99 = 0;  // of trained tokens, in steps
+  double too_old = 0;                // share of the scored episodes, dropped for their age
+  double masked = 0;                 // share of tokens in batches, masked for their age
+  double zero_variance = 0;          // share of the scored episodes
+  double in_flight = 0;              // episodes at the end
+  double seconds_to_steps = 0;       // of all run.steps
   bool steps_extrapolated = false;
   std::vector<PortShare> ports;
-  std::string bound;        // what bounds it, in words
+  std::string bound;  // what bounds it, in words
   // Work that is no port's: messages and operations of the store a second.
   double bus_messages_per_s = 0, store_ops_per_s = 0;
 };

@@ -46,13 +46,84 @@ const PortShare& Port(const PlanReport& report, const std::string& name) {
 TEST(PlannedRun, AnEngineThatIsFullBoundsItByItsStep) {
   // 64 rows draw 50 tokens in half a second each.
   const ServiceTimes times = Simple(50, 0, 0);
-  const auto report =
-      RunPlan(Config(), {.tool_slots = 64, .grade_slots = 64}, times, PlanLimits());
+  const auto report = RunPlan(Config(), {.tool_slots = 64, .grade_slots = 64}, times, PlanLimits());
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_EQ(report->bound, "engine");
+  EXPECT_TRUE(report->rates_hold);
   EXPECT_NEAR(report->trained_episodes_per_s, 64 / 0.5, 0.03 * 128);
   EXPECT_NEAR(report->generated_tokens_per_s, 6400, 0.03 * 6400);
   EXPECT_GT(Port(*report, "engine").busy, 0.97);
+}
+
+TEST(PlannedRun, TwoEnginesDrawTwiceAsMuch) {
+  const auto report = RunPlan(Config(), {.engines = 2, .tool_slots = 64, .grade_slots = 64},
+                              Simple(50, 0, 0), PlanLimits());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_NEAR(report->generated_tokens_per_s, 12800, 0.04 * 12800);
+}
+
+TEST(PlannedRun, ATrainerThatIsSlowBoundsItAndTokensAreAsOldAsAdmissionLetsThemBe) {
+  ServiceTimes times = Simple(50, 0, 0);
+  times.trainer.step_s = 1.5;
+  times.trainer.publish_s = 0.5;
+  RunConfig config = Config();
+  config.staleness.max_steps = 4;
+  const auto report = RunPlan(config, {.tool_slots = 64, .grade_slots = 64}, times, PlanLimits());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->bound, "trainer");
+  EXPECT_NEAR(report->step_s, 2, 0.02);
+  EXPECT_NEAR(report->trained_episodes_per_s, 32 / 2.0, 0.3);
+  EXPECT_GT(report->lag_mean, 3);
+  EXPECT_LE(report->lag_p99, 4);
+}
+
+TEST(PlannedRun, SlotsForCallsBoundItByTheirWork) {
+  const auto report =
+      RunPlan(Config(), {.tool_slots = 10, .grade_slots = 64}, Simple(5, 1, 0), PlanLimits());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->bound, "calls");
+  EXPECT_NEAR(report->trained_episodes_per_s, 10, 0.3);
+}
+
+TEST(PlannedRun, CoresAreSharedByAllThatRunsOnOneMachine) {
+  // An episode takes a core for a second of its call and one of its grading; the slots would do
+  // four times as many.
+  const auto report =
+      RunPlan(Config(), {.one_machine = true, .cores = 2, .tool_slots = 8, .grade_slots = 8},
+              Simple(1, 1, 1), PlanLimits());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_NEAR(report->trained_episodes_per_s, 1, 0.05);
+  EXPECT_GT(Port(*report, "cores").busy, 0.97);
+}
+
+TEST(PlannedRun, InSyncModeAStepIsOnePartAfterTheOther) {
+  ServiceTimes times = Simple(50, 0, 1);
+  times.trainer.step_s = 2;
+  times.trainer.publish_s = 0.25;
+  RunConfig config = Config();
+  config.run.mode = "sync";
+  const auto report = RunPlan(config, {.tool_slots = 64, .grade_slots = 64}, times, PlanLimits());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  // 32 episodes draw together for 0.5 s, are graded together for 1 s, then trained on.
+  EXPECT_NEAR(report->step_s, 0.5 + 1 + 2.25, 0.08);
+  EXPECT_EQ(report->lag_mean, 0);
+}
+
+TEST(PlannedRun, TheSameSeedGivesTheSamePlan) {
+  ServiceTimes times = Simple(20, 0.3, 0.2);
+  times.tasks[1][0].turns[0].tokens = 70;
+  const PlanLayout layout{.engines = 2, .tool_slots = 8, .grade_slots = 8};
+  const auto a = RunPlan(Config(), layout, times, PlanLimits());
+  const auto b = RunPlan(Config(), layout, times, PlanLimits());
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(a->seconds, b->seconds);
+  EXPECT_EQ(a->generated_tokens_per_s, b->generated_tokens_per_s);
+  EXPECT_EQ(a->lag_mean, b->lag_mean);
+}
+
+TEST(PlannedRun, TimesWithoutEpisodesAreRefused) {
+  EXPECT_EQ(RunPlan(Config(), PlanLayout(), ServiceTimes(), PlanLimits()).status().code(),
+            Code::kInvalid);
 }
 
 }  // namespace

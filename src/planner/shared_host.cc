@@ -5,11 +5,21 @@
 
 namespace tidemill {
 
-double SharedHost::Now() {
+void SharedHost::Pass() {
   const double now = world_.Seconds();
-  now_ += (now - world_now_) * Speed();
-  world_now_ = now;
+  const double passed = now - std::exchange(world_now_, now);
+  now_ += passed * Speed();
+  if (capacity_ > 0) busy_s_ += passed * std::min(1.0, wanted_ / capacity_);
+}
+
+double SharedHost::Now() {
+  Pass();
   return now_;
+}
+
+double SharedHost::BusySeconds() {
+  Pass();
+  return busy_s_;
 }
 
 void SharedHost::Load(double width) {

@@ -21,6 +21,8 @@ class SharedHost {
   // After so many seconds of its own time.
   void After(double seconds, std::function<void()> what);
   double Now();
+  // Seconds of the world in which all of it was wanted; in part where a part was.
+  double BusySeconds();
 
  private:
   struct Job {
@@ -31,6 +33,7 @@ class SharedHost {
       return at != other.at ? at > other.at : number > other.number;
     }
   };
+  void Pass();
   // Of its own time in a second.
   double Speed() const { return capacity_ > 0 && wanted_ > capacity_ ? capacity_ / wanted_ : 1; }
   void Plan();
@@ -39,6 +42,7 @@ class SharedHost {
   PlanWorld& world_;
   const double capacity_;
   double wanted_ = 0;
+  double busy_s_ = 0;
   double now_ = 0, world_now_ = 0;  // when they were last compared
   uint64_t made_ = 0, planned_ = 0;
   std::priority_queue<Job> jobs_;
