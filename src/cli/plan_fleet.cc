@@ -105,6 +105,7 @@ PlanJson ToJson(const PlanReport& report) {
           {"steps_extrapolated", report.steps_extrapolated},
           {"busy", ports},
           {"bound", report.bound},
+          {"part", report.part},
           {"bus_messages_per_s", report.bus_messages_per_s},
           {"store_ops_per_s", report.store_ops_per_s}};
 }
@@ -149,6 +150,9 @@ void PrintReport(const PlanReport& report, uint64_t steps, double price) {
   std::printf("\n  busy             ");
   for (const PortShare& port : report.ports) {
     std::printf(" %s %.0f %%", port.name.c_str(), 100 * port.busy);
+  }
+  if (report.part > 1) {
+    std::printf("\n  planned by        one in %u of engines, slots, cores and groups", report.part);
   }
   std::printf("\n  bus, store        %10.0f messages/s, %.0f operations/s\n",
               report.bus_messages_per_s, report.store_ops_per_s);

@@ -37,7 +37,7 @@ TEST(PlanFleet, AFleetFileSaysWhoHasTheGpus) {
   std::ofstream(folder.path() + "/fleet.toml")
       << "run = \"r\"\nconfig = \"run.toml\"\n[[workers]]\nrole = \"learner\"\ngpus = 2\n"
       << "[[workers]]\nrole = \"rollout\"\ncount = 6\ngpus = 1\n[[workers]]\nrole = \"tools\"\n"
-      << "count = 3\ncores = 16\n";
+      << "count = 3\ncores = 16\n[[workers]]\nrole = \"reward\"\n";
   const std::string path = folder.path() + "/fleet.toml";
   EXPECT_EQ(ReadPlanFleet(path, "").status().code(), Code::kInvalid);
   const auto fleet = ReadPlanFleet(path, "H100");

@@ -298,8 +298,8 @@ class Planning {
     if (most->busy >= kBusy) {
       report.bound = most->name;
     } else if (report.in_flight + config_.rollout.group_size > config_.rollout.max_in_flight) {
-      report.bound = fmt::format("waiting; rollout.max_in_flight = {} is full ({} is busiest)",
-                                 config_.rollout.max_in_flight, most->name);
+      report.bound =
+          fmt::format("waiting; rollout.max_in_flight is full ({} is busiest)", most->name);
     } else {
       report.bound = fmt::format(
           "waiting; the {} admits no more ({} is busiest)",
@@ -332,6 +332,41 @@ class Planning {
   bool rates_hold_ = false;
 };
 
+// How much smaller a plan may be: at least so many engines and groups a step stay.
+uint32_t PartOf(const RunConfig& config, const PlanLayout& layout, const PlanLimits& limits) {
+  constexpr uint32_t kEngines = 16, kGroups = 16;
+  if (!limits.by_part || limits.whole || config.run.mode != "async") return 1;
+  uint32_t part = 1;
+  for (uint32_t next = 2; next <= layout.engines / kEngines; ++next) {
+    const uint32_t groups = config.rollout.groups_per_step;
+    if (layout.engines % next == 0 && groups % next == 0 && groups / next >= kGroups) part = next;
+  }
+  return part;
+}
+
+Result<PlanReport> PlanPart(RunConfig config, PlanLayout layout, ServiceTimes times,
+                            const PlanLimits& limits, uint32_t part) {
+  const auto share = [part](uint32_t whole) { return std::max(1u, (whole + part / 2) / part); };
+  config.rollout.groups_per_step /= part;
+  config.rollout.max_in_flight =
+      std::max(share(config.rollout.max_in_flight), config.rollout.group_size);
+  layout.engines /= part;
+  layout.tool_slots = share(layout.tool_slots);
+  layout.grade_slots = share(layout.grade_slots);
+  layout.cores /= part;
+  times.trainer.token_s *= part;  // all ranks, on a part of the batch
+  times.store.op_s *= part;       // one store, for all of the fleet
+  TM_ASSIGN_OR_RETURN(PlanReport report,
+                      std::make_unique<Planning>(config, layout, times, limits)->Run());
+  report.part = part;
+  for (double* rate : {&report.episodes_per_s, &report.trained_episodes_per_s,
+                       &report.generated_tokens_per_s, &report.trained_tokens_per_s,
+                       &report.in_flight, &report.bus_messages_per_s, &report.store_ops_per_s}) {
+    *rate *= part;
+  }
+  return report;
+}
+
 Status CheckTimes(const ServiceTimes& times) {
   if (times.tasks.empty()) return Invalid("a plan needs the episodes of a task");
   for (const TaskScripts& scripts : times.tasks) {
@@ -353,6 +388,8 @@ Result<PlanReport> RunPlan(const RunConfig& config, const PlanLayout& layout,
     return Invalid("a plan needs an engine, a learner and slots for tools and gradings");
   }
   try {
+    const uint32_t part = PartOf(config, layout, limits);
+    if (part > 1) return PlanPart(config, layout, times, limits, part);
     return std::make_unique<Planning>(config, layout, times, limits)->Run();
   } catch (const std::exception& error) {
     return Unavailable(std::string("a loop of the plan ended: ") + error.what());

@@ -35,6 +35,10 @@ struct PlanLimits {
   // The whole run counts, from its start to its last step; else what follows its first part.
   bool whole = false;
   uint64_t episodes_max = 400'000;
+  // A large fleet may be planned by a part of it, as alike as it can be: a few of its engines, and
+  // as few slots, cores, episodes in flight and groups a step. Only in mode async: there a step
+  // does not wait for the slowest of many.
+  bool by_part = true;
 };
 
 // "engine", "trainer", "calls" and "gradings" (slots for them), "boxes" (both), "cores" (what
@@ -65,6 +69,7 @@ struct PlanReport {
   bool steps_extrapolated = false;
   std::vector<PortShare> ports;
   std::string bound;  // what bounds it, in words
+  uint32_t part = 1;  // of the fleet one in so many was planned
   // Work that is no port's: messages and operations of the store a second.
   double bus_messages_per_s = 0, store_ops_per_s = 0;
 };

@@ -109,6 +109,26 @@ TEST(PlannedRun, InSyncModeAStepIsOnePartAfterTheOther) {
   EXPECT_EQ(report->lag_mean, 0);
 }
 
+TEST(PlannedRun, APartOfALargeFleetStandsForAllOfIt) {
+  ServiceTimes times = Simple(20, 0.5, 0.2);
+  times.tasks[1][0].turns[0].tokens = 90;
+  times.engine.rows_max = 8;
+  times.trainer.token_s = 2e-5;
+  RunConfig config = Config();
+  config.rollout.groups_per_step = 64;
+  config.rollout.max_in_flight = 1024;
+  const PlanLayout layout{.engines = 64, .tool_slots = 512, .grade_slots = 512};
+  const auto all = RunPlan(config, layout, times, {.by_part = false});
+  const auto part = RunPlan(config, layout, times, PlanLimits());
+  ASSERT_TRUE(all.ok() && part.ok());
+  EXPECT_EQ(all->part, 1u);
+  EXPECT_EQ(part->part, 4u);
+  EXPECT_NEAR(part->trained_episodes_per_s, all->trained_episodes_per_s,
+              0.03 * all->trained_episodes_per_s);
+  EXPECT_NEAR(part->lag_mean, all->lag_mean, 0.3);
+  EXPECT_NEAR(Port(*part, "engine").busy, Port(*all, "engine").busy, 0.03);
+}
+
 TEST(PlannedRun, TheSameSeedGivesTheSamePlan) {
   ServiceTimes times = Simple(20, 0.3, 0.2);
   times.tasks[1][0].turns[0].tokens = 70;

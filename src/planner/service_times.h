@@ -1,7 +1,7 @@
 // How long the ports of a planned run take, and what its episodes are made of. Every number has an
 // origin that people are told.
 //
-//   a finished run (like_run.h), or a GPU's table (gpu_table.h) -> ServiceTimes -> RunPlan
+//   a finished run (like_run.h), or a table of GPUs (gpu_times.h) -> ServiceTimes -> RunPlan
 //   (planned_run.h)
 #pragma once
 
