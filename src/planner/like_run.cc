@@ -53,6 +53,10 @@ EpisodeScript ScriptOf(const EpisodeDetail& episode, std::vector<TurnSpan>& span
                      static_cast<double>(turn.finished_ms()) / 1e3,
                      static_cast<double>(turn.ids_size())});
   }
+  // An answer that was tried first: the next turn, of a token, submits.
+  if (!script.turns.empty() && !script.turns.back().calls.empty()) {
+    script.turns.push_back({.tokens = 1});
+  }
   script.reward = episode.row.reward.value_or(0);
   return script;
 }
@@ -239,8 +243,8 @@ Status Scale(LikeRun& run) {
       for (const PortShare& port : plan.ports) {
         if (port.name != name || port.busy <= 0 || busy <= 0) continue;
         // Of the same number of episodes.
-        return std::clamp(busy / measured.episodes_per_s / (port.busy / plan.episodes_per_s), 0.2,
-                          5.0);
+        return std::clamp(busy / measured.episodes_per_s / (port.busy / plan.episodes_per_s), 0.05,
+                          20.0);
       }
       return 1.0;
     };
@@ -302,6 +306,11 @@ Result<LikeRun> ReadLikeRun(const std::string& folder, uint32_t cores) {
                 .grade_slots = boxes};
   TM_RETURN_IF_ERROR(ReadEpisodes(directory.db_path(), run));
   TM_ASSIGN_OR_RETURN(const RunMetrics metrics, ReadRunMetrics(directory.metrics_path(), run));
+  if (run.times.engine.step_s + run.times.engine.row_s <= 0) {
+    // Turns shorter than a millisecond say nothing.
+    run.times.engine.row_s =
+        run.measured.engine_busy / std::max(1.0, run.measured.generated_tokens_per_s);
+  }
   SetCalls(metrics.calls_s, run.times);
   run.times.trainer.token_s = metrics.step_s / StepTokens(run);
   run.times.trainer.publish_s = metrics.publish_s;

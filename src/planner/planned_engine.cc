@@ -15,7 +15,8 @@ double PlannedEngine::StepSeconds() const {
   double seconds =
       times_.step_s + times_.row_s * static_cast<double>(drawing_) + times_.context_s * contexts_;
   if (!filling_.empty()) seconds += times_.prompt_s * times_.chunk;
-  return std::max(seconds, 1e-9);
+  constexpr double kLeast = 1e-6;
+  return std::max(seconds, kLeast);
 }
 
 void PlannedEngine::Advance() {
@@ -190,7 +191,9 @@ void PlannedEngine::Go() {
     steps = std::min(steps, std::max(32.0, 0.1 * contexts_ / static_cast<double>(drawing_)));
   }
   const double pause = std::max(0.0, paused_until_ - host_.Now());
-  host_.After(pause + steps * StepSeconds(), [this, plan] {
+  // What rounding left of a token is no reason to stand still.
+  constexpr double kLeast = 1e-7;
+  host_.After(pause + std::max(kLeast, steps * StepSeconds()), [this, plan] {
     if (plan != planned_) return;
     Advance();
     Go();
