@@ -12,11 +12,17 @@
 #include "planner/gpu_times.h"
 #include "planner/layout_search.h"
 #include "planner/like_run.h"
+#include "run/plan_run.h"
 
 namespace tidemill {
 namespace {
 
 using PlanJson = nlohmann::ordered_json;
+
+struct FleetMemory {
+  std::string part;
+  MemoryPlan plan;
+};
 
 // What is planned, and on what.
 struct Asked {
@@ -24,6 +30,7 @@ struct Asked {
   std::optional<LikeRun> like;
   std::optional<PlanFleet> fleet;
   std::optional<ModelConfig> model;  // where a GPU is to run it
+  std::vector<FleetMemory> memory;
   PlanLayout layout;
   ServiceTimes times;
 };
@@ -57,6 +64,23 @@ Status ReadConfig(const FleetPlanArguments& arguments, Asked& asked) {
   return CheckRunConfig(asked.config, binder);
 }
 
+// Of a process of each kind that has a GPU.
+Result<std::vector<FleetMemory>> MemoryOf(const Asked& asked) {
+  std::vector<FleetMemory> parts;
+  if (!asked.model) return parts;
+  TM_ASSIGN_OR_RETURN(PlanInput input, PlanInputFrom(asked.config, *asked.model, /*gpu=*/true));
+  TM_ASSIGN_OR_RETURN(input.memory_bytes, GpuMemoryBytes(asked.fleet->gpu));
+  if (asked.fleet->gpus == 1) {
+    parts.push_back({"engine and learner", PlanMemory(input)});
+    return parts;
+  }
+  PlanInput learner = input, engine = input;
+  learner.generates = false, engine.trains = false;
+  parts.push_back({"learner", PlanMemory(learner)});
+  parts.push_back({"engine", PlanMemory(engine)});
+  return parts;
+}
+
 Result<Asked> Understand(const FleetPlanArguments& arguments) {
   Asked asked;
   if (!arguments.like.empty()) {
@@ -76,6 +100,7 @@ Result<Asked> Understand(const FleetPlanArguments& arguments) {
   } else if (!asked.like) {
     return Invalid("a fleet without GPUs needs --like RUN, which says how long its CPU takes");
   }
+  TM_ASSIGN_OR_RETURN(asked.memory, MemoryOf(asked));
   TM_ASSIGN_OR_RETURN(asked.times, TimesOn(arguments, asked, *asked.fleet));
   const uint32_t ranks = asked.fleet->ranks > 0 ? asked.fleet->ranks : asked.config.learner.ranks;
   asked.layout = LayoutOn(*asked.fleet, asked.config, ranks);
@@ -127,7 +152,7 @@ PlanJson ToJson(const MeasuredRun& measured) {
 std::string LayoutText(const PlanLayout& layout) {
   std::string where = layout.one_machine      ? "engine, trainer and boxes on one machine"
                       : layout.shared_gpu > 0 ? "engine and trainer on one GPU"
-                                              : fmt::format("{} engines, {} learner ranks",
+                                              : fmt::format("engines: {}, ranks of the learner: {}",
                                                             layout.engines, layout.ranks);
   return fmt::format("{}; {} slots for calls, {} for gradings, {:.0f} cores", where,
                      layout.tool_slots, layout.grade_slots, layout.cores);
@@ -211,6 +236,12 @@ int PrintBest(const FleetPlanArguments& arguments, const Asked& asked) {
 void PrintHead(const FleetPlanArguments& arguments, const Asked& asked) {
   if (asked.fleet) std::printf("%s\n", FleetText(*asked.fleet).c_str());
   if (!arguments.best) std::printf("%s\n", LayoutText(asked.layout).c_str());
+  for (const FleetMemory& memory : asked.memory) {
+    std::printf("  memory, %s: %s of %s%s\n", memory.part.c_str(),
+                BytesText(memory.plan.total_bytes).c_str(),
+                BytesText(memory.plan.memory_bytes).c_str(),
+                memory.plan.fits() ? "" : ": does not fit, see tidemill plan without --fleet");
+  }
   for (const Origin& origin : asked.times.origins) {
     std::printf("  %s: %s [%s]\n", origin.what.c_str(), origin.value.c_str(), origin.from.c_str());
   }
@@ -237,6 +268,12 @@ int PrintPlan(const FleetPlanArguments& arguments, const Asked& asked) {
     for (const Origin& origin : asked.times.origins) {
       json["times"].push_back(
           {{"what", origin.what}, {"value", origin.value}, {"from", origin.from}});
+    }
+    for (const FleetMemory& memory : asked.memory) {
+      json["memory"].push_back({{"part", memory.part},
+                                {"bytes", memory.plan.total_bytes},
+                                {"memory", memory.plan.memory_bytes},
+                                {"fits", memory.plan.fits()}});
     }
     if (asked.like) json["measured"] = ToJson(asked.like->measured);
     if (same) json["plan_of_the_run"] = ToJson(*same);

@@ -44,12 +44,21 @@ Result<GpuRow> FindGpu(const std::string& name) {
   return Invalid("no figures of a GPU \"" + name + "\"; there are " + known);
 }
 
+}  // namespace
+
+Result<uint64_t> GpuMemoryBytes(const std::string& gpu) {
+  TM_ASSIGN_OR_RETURN(const GpuRow row, FindGpu(gpu));
+  return static_cast<uint64_t>(row.memory_gib * 0.99 * (1 << 30));
+}
+
+namespace {
+
 double CacheTokens(const GpuRow& gpu, const ModelConfig& model, const RunConfig& config,
                    bool trains) {
   PlanInput input;
   input.model = model;
   input.trains = trains;
-  input.memory_bytes = static_cast<uint64_t>(gpu.memory_gib * 0.99 * (1 << 30));
+  input.memory_bytes = GpuMemoryBytes(gpu.name).value();
   input.lora_rank = config.learner.lora_rank;
   input.max_context = config.rollout.max_context;
   input.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;

@@ -29,6 +29,9 @@ Result<EpisodeGuess> ParseEpisodeGuess(const std::string& text);
 // Replaces the episodes of `times`.
 void GuessEpisodes(const EpisodeGuess& guess, uint64_t seed, ServiceTimes& times);
 
+// Of a GPU as it is sold, less what the driver takes. kInvalid as below.
+Result<uint64_t> GpuMemoryBytes(const std::string& gpu);
+
 // Replaces engine and trainer of `times`. kInvalid: no such GPU, with those that there are.
 Status SetGpuTimes(const PlanFleet& fleet, const RunConfig& config, const ModelConfig& model,
                    ServiceTimes& times);
