@@ -126,6 +126,7 @@ PlanJson ToJson(const PlanReport& report) {
           {"too_old", report.too_old},
           {"masked", report.masked},
           {"zero_variance", report.zero_variance},
+          {"rebuilt_turns", report.rebuilt},
           {"seconds_to_steps", report.seconds_to_steps},
           {"steps_extrapolated", report.steps_extrapolated},
           {"busy", ports},
@@ -169,6 +170,8 @@ void PrintReport(const PlanReport& report, uint64_t steps, double price) {
   std::printf("  too old           %10.2f %% of episodes dropped, %.2f %% of tokens masked\n",
               100 * report.too_old, 100 * report.masked);
   std::printf("  zero variance     %10.2f %% of episodes dropped\n", 100 * report.zero_variance);
+  std::printf("  cache given up    %10.2f %% of later turns computed their context again\n",
+              100 * report.rebuilt);
   std::printf("  %-6lu steps      %10.0f s%s", steps, report.seconds_to_steps,
               report.steps_extrapolated ? " (extrapolated)" : "");
   if (price > 0) std::printf(", costs %.2f", price * report.seconds_to_steps / 3600);

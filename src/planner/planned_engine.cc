@@ -53,6 +53,7 @@ void PlannedEngine::Continue(SequenceId id, double appended) {
   Sequence& sequence = sequences_.at(id);
   parked_.erase({sequence.parked, id});
   ++sequence.place;
+  ++totals_.continued;
   sequence.fresh = appended;
   sequence.context += appended;
   if (sequence.room == 0 && times_.cache_tokens > 0) {  // its cache was given up
@@ -263,6 +264,7 @@ EngineTotals PlannedEngines::Totals() {
     totals.busy_s += one.busy_s;
     totals.drawn += one.drawn;
     totals.prompts += one.prompts;
+    totals.continued += one.continued;
     totals.rebuilt += one.rebuilt;
   }
   return totals;

@@ -20,9 +20,9 @@ namespace tidemill {
 
 struct EngineTotals {
   double busy_s = 0;
-  double drawn = 0;    // tokens
-  double prompts = 0;  // tokens that were computed and not drawn
-  uint64_t rebuilt = 0;
+  double drawn = 0;                     // tokens
+  double prompts = 0;                   // tokens that were computed and not drawn
+  uint64_t continued = 0, rebuilt = 0;  // turns behind a parked sequence; those without its cache
 };
 
 // One of them; PlannedEngines spreads sequences over all.

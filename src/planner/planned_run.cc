@@ -231,6 +231,9 @@ class Planning {
     report.too_old = static_cast<double>(to.too_old - from.too_old) / std::max(1.0, scored);
     report.zero_variance =
         static_cast<double>(to.zero_variance - from.zero_variance) / std::max(1.0, scored);
+    report.rebuilt =
+        static_cast<double>(to.engine.rebuilt - from.engine.rebuilt) /
+        std::max(1.0, static_cast<double>(to.engine.continued - from.engine.continued));
     report.in_flight = static_cast<double>(loops_.rollout->counters().episodes_running.load());
     ToAllSteps(report);
     Shares(from, to, report);

@@ -64,6 +64,7 @@ struct PlanReport {
   double too_old = 0;                // share of the scored episodes, dropped for their age
   double masked = 0;                 // share of tokens in batches, masked for their age
   double zero_variance = 0;          // share of the scored episodes
+  double rebuilt = 0;                // share of later turns whose cache had been given up
   double in_flight = 0;              // episodes at the end
   double seconds_to_steps = 0;       // of all run.steps
   bool steps_extrapolated = false;
