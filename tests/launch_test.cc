@@ -83,6 +83,8 @@ TEST_F(LaunchTest, AFleetOnThisMachineTrainsToItsEndAndLeavesNothingBehind) {
   EXPECT_EQ(ran.exit_code, 0) << ran.output << Logs();
   ExpectDone();
   EXPECT_THAT(ran.output, HasSubstr("learner-1"));
+  EXPECT_THAT(ran.output, HasSubstr("rollout workers          1 of 1 here"));
+  EXPECT_THAT(ran.output, HasSubstr("the fleet is there"));
   const FleetState state = State();
   EXPECT_TRUE(state.over);
   EXPECT_FALSE(state.kept);
@@ -96,7 +98,8 @@ TEST_F(LaunchTest, AKilledWorkerComesBackAndAPersonEndsTheFleet) {
   const std::string file = Write(100000);
   const ProcessOutput started = RunTidemill("launch --detach " + file);
   ASSERT_EQ(started.exit_code, 0) << started.output << Logs();
-  ASSERT_TRUE(Eventually([&] { return Of("tools-1").pid != 0; }));
+  EXPECT_THAT(started.output, HasSubstr("the fleet is there"));
+  EXPECT_NE(Of("tools-1").pid, 0);
   const ProcessOutput again = RunTidemill("launch --detach " + file);
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_THAT(again.output, HasSubstr("a fleet runs here"));
@@ -157,6 +160,47 @@ TEST_F(LaunchTest, HostsThatAreReachedByAProgramTrainTogether) {
   ExpectDone();
   EXPECT_THAT(ran.output, HasSubstr("learner-1 on one"));
   EXPECT_THAT(ran.output, HasSubstr("demo on two"));
+}
+
+// Slurm as this test needs it: a job runs at once, in the background, and its process id is its
+// number; what is left of the queue is asked of the system.
+constexpr char kSbatch[] = R"(#!/bin/sh
+for script; do :; done
+export SLURM_ARRAY_TASK_ID=1
+bash -c 'export SLURM_ARRAY_JOB_ID=$$ SLURM_JOB_ID=$$; exec bash "$0"' "$script" \
+  >>"${script%.sh}-1.log" 2>&1 </dev/null &
+echo $!
+)";
+constexpr char kSqueue[] = R"(#!/bin/sh
+for word; do case $word in --jobs=*) ids=${word#--jobs=} ;; esac; done
+for id in $(echo "$ids" | tr , ' '); do
+  if kill -0 "$id" 2>/dev/null; then echo "$id|1|RUNNING|here|None"
+  else echo "$id|1|FAILED|here|NonZeroExitCode"; fi
+done
+)";
+
+TEST_F(LaunchTest, ALearnerOnSlurmThatCannotWorkEndsAllJobsAndIsReported) {
+  const std::string programs = folder_ / "slurm";
+  fs::create_directories(programs);
+  const std::vector<std::pair<const char*, std::string>> written = {
+      {"sbatch", kSbatch}, {"squeue", kSqueue}, {"scancel", "#!/bin/sh\nkill -TERM \"$@\"\n"}};
+  for (const auto& [name, text] : written) {
+    std::ofstream(programs + "/" + name) << text;
+    fs::permissions(programs + "/" + name, fs::perms::owner_all);
+  }
+  std::string file = Write(2, "backend = \"slurm\"\nredis.address = \"127.0.0.1\"\nredis.port = " +
+                                  std::to_string(FreePort()) + "\n");
+  std::string text = TextOf(file);
+  const std::string learner = "role = \"learner\"\n";
+  text.insert(text.find(learner) + learner.size(), "set = [\"threads.trainer=nonsense\"]\n");
+  std::ofstream(file) << text;
+  const ProcessOutput ran = RunProcess(
+      {"sh", "-c",
+       "PATH=" + programs + ":$PATH exec " + BinaryDir() + "/tidemill launch " + file + " 2>&1"},
+      std::chrono::seconds(240));
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("the fleet failed: learner-1 exited with status 2"));
+  EXPECT_THAT(ran.output, HasSubstr("threads.trainer")) << "the end of its log";
 }
 
 }  // namespace
