@@ -27,12 +27,19 @@ class FleetBackend {
   virtual Result<std::vector<WorkerHealth>> Roster() = 0;
   // Asks all of it to end; returns before it has.
   virtual Status Down() = 0;
+  // Ends what this backend leaves running when a fleet is over; `failure` is empty where the run is
+  // done. Most leave nothing.
+  virtual Status Leave(const std::string& failure) {
+    (void)failure;
+    return Ok();
+  }
   // The end of a process's log, and where all of it is.
   virtual std::string LogOf(const FleetState& state, const std::string& process) = 0;
 };
 
 std::unique_ptr<FleetBackend> HostsBackend(const FleetFile& fleet);  // local and ssh
 std::unique_ptr<FleetBackend> JobsBackend(const FleetFile& fleet);   // slurm
+std::unique_ptr<FleetBackend> KubernetesBackend(const FleetFile& fleet);
 std::unique_ptr<FleetBackend> BackendFor(const FleetFile& fleet);
 
 // Of the fleet file, or this one.

@@ -13,7 +13,7 @@
 namespace tidemill {
 namespace {
 
-constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr auto kFollowEvery = std::chrono::seconds(1);
 constexpr size_t kLogsShown = 3;
 
 // Belongs to one thread.
@@ -71,7 +71,7 @@ class Follower {
   FleetBackend& backend_;
   const FleetFile& fleet_;
   const bool terminal_;
-  FleetView view_;
+  FleetLook view_;
   FleetChanges changes_;
   FleetLogs logs_;
   std::vector<std::string> new_logs_;
@@ -89,10 +89,11 @@ int FollowFleet(FleetBackend& backend, const FleetFile& fleet, Until until) {
     follower.Show();
     if (follower.Over()) {
       const std::string failure = follower.Failure();
+      if (const Status left = backend.Leave(failure); !left.ok()) return Fail(left);
       return failure.empty() ? 0 : Fail(Internal("the fleet failed: " + failure));
     }
     if (follower.There() && until == Until::kThere) return 0;
-    std::this_thread::sleep_for(kLookEvery);
+    std::this_thread::sleep_for(kFollowEvery);
   }
   std::fprintf(stderr, "the fleet goes on; tidemill launch attach %s shows it, down %s ends it\n",
                fleet.run.c_str(), fleet.run.c_str());

@@ -248,6 +248,7 @@ std::unique_ptr<FleetBackend> HostsBackend(const FleetFile& fleet) {
 }
 
 std::unique_ptr<FleetBackend> BackendFor(const FleetFile& fleet) {
+  if (fleet.backend == "kubernetes") return KubernetesBackend(fleet);
   return fleet.backend == "slurm" ? JobsBackend(fleet) : HostsBackend(fleet);
 }
 

@@ -29,7 +29,7 @@ std::string WorkerWords(const WorkerHealth& worker) {
 
 }  // namespace
 
-std::string FleetTable(const FleetView& view) {
+std::string FleetTable(const FleetLook& view) {
   std::string text;
   for (const FleetState& state : view.states) {
     text += fmt::format("{:<14} {:<20} {}\n", state.run, state.host, PhaseWords(state));
@@ -50,7 +50,7 @@ std::string FleetTable(const FleetView& view) {
   return text;
 }
 
-std::string FleetChanges::Since(const FleetView& view) {
+std::string FleetChanges::Since(const FleetLook& view) {
   std::string text;
   const auto show = [&](const std::string& name, const std::string& words) {
     std::string& before = shown_[name];
@@ -93,13 +93,19 @@ bool IsOver(const std::vector<FleetState>& states) {
 }
 
 std::string FailureOf(const std::vector<FleetState>& states) {
+  std::string gone;
+  bool done = false;
   for (const FleetState& state : states) {
     if (!state.failure.empty()) return state.failure;
-    if (!state.over && !state.kept) {
-      return "the keeper" + (state.host.empty() ? "" : " on " + state.host) + " is gone";
+    if (!state.over && !state.kept && gone.empty()) {
+      gone = "the keeper" + (state.host.empty() ? "" : " on " + state.host) + " is gone";
+    }
+    for (const ProcessState& process : state.processes) {
+      done = done || (process.role == "learner" && process.state == "ended" && state.over);
     }
   }
-  return "";
+  // Without a host that died meanwhile the run was done as well.
+  return done ? "" : gone;
 }
 
 }  // namespace tidemill
