@@ -15,18 +15,17 @@ bool EarnsACase(const SimTrajectory& stored) {
 
 }  // namespace
 
-void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t policies,
+void CheckGate(const SimStore& store, const Draw& draw, const std::string& policy, uint64_t steps,
                World& world) {
   int64_t counted = 0;  // uses that what was issued pays for
   const int64_t paid = UsesPaid(draw.replay);
   for (const auto& [id, entry] : store.durable().groups) {
-    if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+    if (entry.lease.purpose() != v1::PURPOSE_TRAIN || entry.lease.policy() != policy) continue;
     const bool dropped = entry.report && entry.report->dropped() > 0;
     const int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
     counted += uses * entry.lease.members();
   }
-  const int64_t ahead = static_cast<int64_t>(policies) * (draw.eta + 1) * paid;
-  const int64_t allowed = (ahead + static_cast<int64_t>(steps)) * kBatch;
+  const int64_t allowed = ((draw.eta + 1) * paid + static_cast<int64_t>(steps)) * kBatch;
   if (counted > allowed) {
     world.verdict().Fail("the gate let " + std::to_string(counted) + " uses of episodes through; " +
                          std::to_string(allowed) + " are allowed after " + std::to_string(steps) +

@@ -252,8 +252,11 @@ TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
     ASSERT_TRUE(line.done());
   }
   RecordedTools tools(records, **executor);
-  FixedOrderLine(config, killed, tools).Run(4, 5);  // two steps of each, and a little
-  FixedOrderLine again(config, killed, tools);
+  // Two steps of each, and until the checkpoint of both is in the database; not until the next step
+  // has taken episodes, which would then be kept.
+  FixedOrderLine(config, killed, tools).Run(4, 9);
+  RecordedTools tools_again(records, **executor);  // what the killed one was owed is gone
+  FixedOrderLine again(config, killed, tools_again);
   again.Run(8, 50);
   ASSERT_TRUE(again.done());
   for (const std::string& run : {whole, killed}) {
