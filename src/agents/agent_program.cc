@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/files.h"
+#include "core/paths.h"
 #include "core/shipped_files.h"
 #include "tools/box/box_mount.h"
 
@@ -65,6 +66,14 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
     return ReadWords(node, name, program.command);
   }
   if (name == "environment") return ReadWords(node, name, program.environment);
+  if (name == "skills") {
+    const auto folder = node.value<std::string>();
+    if (!folder || !CheckPath(*folder).ok()) {
+      return Invalid("\"skills\" must be a path in the home of the agent");
+    }
+    program.skills = *folder;
+    return Ok();
+  }
   if (name == "files") {
     const toml::table* files = node.as_table();
     if (files == nullptr) return Invalid("\"files\" must be a table of contents by path");
@@ -80,7 +89,7 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
     return Invalid(
         "\"" + name +
         "\" is no field, or must be a positive number; there are command, "
-        "environment, files, wall_ms, cpu_ms, memory_mb, processes, disk_mb and idle_ms");
+        "environment, files, skills, wall_ms, cpu_ms, memory_mb, processes, disk_mb and idle_ms");
   }
   const auto value = static_cast<uint64_t>(*number);
   if (name == "wall_ms")

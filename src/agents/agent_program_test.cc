@@ -95,6 +95,16 @@ TEST_F(AgentProgramTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(failure(), HasSubstr("mine.toml:2: there is no field \"memory\""));
   std::ofstream(keys.preset) << "command = \"a\"\n";
   EXPECT_THAT(failure(), HasSubstr("\"command\" must be a list of strings"));
+  std::ofstream(keys.preset) << "command = [\"a\"]\nskills = \"../outside\"\n";
+  EXPECT_THAT(failure(), HasSubstr("\"skills\" must be a path in the home"));
+}
+
+TEST_F(AgentProgramTest, APresetSaysWhereItsAgentLooksForSkills) {
+  AgentConfig keys;
+  keys.preset = "claude-code";
+  EXPECT_EQ(AgentProgramFrom(keys)->skills, ".claude/skills");
+  keys.preset = "opencode";
+  EXPECT_EQ(AgentProgramFrom(keys)->skills, "");
 }
 
 TEST_F(AgentProgramTest, OnlyKnownWordsAreFilledIn) {

@@ -247,11 +247,13 @@ void ReplayLoop::OnStored(const v1::Verdict& verdict) {
 
 // Only of what is durable: memory can find it again where this message is lost.
 void ReplayLoop::TellMemory(const ReplayMember& member) {
-  if (!options_.tells_memory) return;
+  if (!options_.tells_memory && !options_.tells_skills) return;
   const v1::Task* task = parts_.tasks.Find(member.trajectory.id().task());
   if (task == nullptr) return;
   const std::optional<v1::CaseRecord> record = MakeCase(*task, member.trajectory, *member.verdict);
-  if (record) outbox_.Publish(kMemoryCasesTopic, record->SerializeAsString());
+  if (!record) return;
+  if (options_.tells_memory) outbox_.Publish(kMemoryCasesTopic, record->SerializeAsString());
+  if (options_.tells_skills) outbox_.Publish(kSkillsCasesTopic, record->SerializeAsString());
 }
 
 }  // namespace tidemill

@@ -65,6 +65,7 @@ struct ReplayOptions : ReplayConfig {
   size_t live_capacity = 4096;   // trajectories of sessions that wait for a step
   double live_tenant_share = 1;  // at most this share of a batch's is of one tenant
   bool tells_memory = false;     // of every episode of training that has a verdict
+  bool tells_skills = false;     // the same
   bool teacher = false;          // episodes of training are used with the scores of a teacher
   TeacherHints hints = TeacherHints::kNone;
   // With a judge's hints: the words as the model would read them behind its turn, its next turn

@@ -24,6 +24,9 @@ class CompactTalk final : public EpisodeTalk {
 
   Result<std::vector<TokenId>> Open() const override {
     std::vector<TokenId> ids;
+    for (const v1::ShownSkill& skill : cases_.skills()) {
+      words_.tokenizer.EncodeTo(skill.text() + "\n", SpecialTokens::kAsText, ids);
+    }
     for (int i = cases_.cases_size() - 1; i >= 0; --i) {
       const v1::ShownCase& shown = cases_.cases(i);
       words_.tokenizer.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);

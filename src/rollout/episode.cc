@@ -49,9 +49,9 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.set_eval_name(group_->lease.eval_name());
   const std::vector<TokenId>& prompt = group_->PromptOf(member);
   trajectory_.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
-  const v1::CaseSet none;
-  const v1::CaseSet& cases = group_->cases.empty() ? none : group_->cases[member];
+  const v1::CaseSet& cases = group_->CasesOf(member);
   for (const v1::ShownCase& one : cases.cases()) trajectory_.add_shown_cases(one.number());
+  for (const v1::ShownSkill& one : cases.skills()) *trajectory_.add_shown_skills() = one.skill();
   talk_ = protocol.Begin({task(), cases, group_->opened_ms});
   *trajectory_.mutable_sampling() = group_->lease.sampling();
   trajectory_.set_worker(group_->worker);

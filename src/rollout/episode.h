@@ -40,6 +40,10 @@ struct EpisodeGroup {
   const std::vector<TokenId>& PromptOf(uint32_t member) const {
     return prompts.empty() ? prompt : prompts[member];
   }
+  // What the member is shown.
+  const v1::CaseSet& CasesOf(uint32_t member) const {
+    return cases.empty() ? v1::CaseSet::default_instance() : cases[member];
+  }
   int32_t max_context = 0;
   PolicyId policy = PolicyId::kMain;  // lease.policy(): draws the turns
   std::string secret;  // of the worker: what tokens of its cancellations are made from

@@ -36,7 +36,8 @@ struct ParsedTurn {
 // The inputs of an episode.
 struct EpisodeOpening {
   const v1::Task& task;      // outlives the talk
-  const v1::CaseSet& cases;  // before the task, the most useful (the first) nearest to it
+  const v1::CaseSet& cases;  // before the task, the most useful (the first) nearest to it; its
+                             // skills stand before them
   int64_t wall_ms = 0;       // for templates that show the date; the same in all of its turns
 };
 
@@ -104,13 +105,18 @@ class AgentProtocol {
   }
 };
 
-// Takes the least useful cases away until those left add at most `max_tokens` to the prompt, and
-// gives the prompt with them.
+// Takes the least fitting skills away until those left, without any cases, add at most `max_tokens`
+// to the prompt. How many they add.
+Result<size_t> FitSkills(const AgentProtocol& protocol, const v1::Task& task, int64_t wall_ms,
+                         size_t max_tokens, v1::CaseSet& cases);
+
+// Takes the least useful cases away until those left add at most `max_tokens` to the prompt with
+// its skills, and gives the prompt with them.
 Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
                                           int64_t wall_ms, size_t max_tokens, v1::CaseSet& cases);
 
-// Cases as the chat protocols show them, with the words that lead from them to the task; empty
-// without cases.
+// Skills and cases as the chat protocols show them, with the words that lead from them to the task;
+// empty without any.
 std::string CasesText(const v1::CaseSet& cases);
 
 // The task's prompt with what it shows of the files, as the task says: the content of each, or a

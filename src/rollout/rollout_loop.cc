@@ -16,23 +16,34 @@ v1::ToolCancel CancelOf(const Episode& episode) {
   return cancel;
 }
 
-// Each member's prompt with its own cases, as far as they fit and leave room for the answer.
-Status PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
+// Each member's prompt with its own skills and cases, as far as they fit and leave room for the
+// answer. An agent that is a program reads its skills as files, every one of them.
+Status PutPrompts(const AgentProtocol& protocol, bool program, EpisodeGroup& group) {
   const v1::GroupLease& lease = group.lease;
   const v1::CaseSet none;
   TM_ASSIGN_OR_RETURN(group.prompt, protocol.Prompt({lease.task(), none, group.opened_ms}));
   if (lease.contexts().empty()) return Ok();
   const int64_t room = group.max_context - static_cast<int64_t>(group.prompt.size()) -
                        int64_t{lease.sampling().max_turn_tokens()} * lease.max_turns();
-  const auto most =
-      static_cast<size_t>(std::clamp<int64_t>(room, 0, int64_t{lease.max_case_tokens()}));
+  const auto within = [room](size_t used, uint32_t most) {
+    return static_cast<size_t>(
+        std::clamp<int64_t>(room - static_cast<int64_t>(used), 0, int64_t{most}));
+  };
   for (uint32_t member = 0; member < lease.members(); ++member) {
     v1::CaseSet cases;
     if (static_cast<int>(member) < lease.contexts_size()) {
       cases = lease.contexts(static_cast<int>(member));
     }
+    if (program) {
+      group.prompts.push_back(group.prompt);
+      group.cases.push_back(std::move(cases));
+      continue;
+    }
+    TM_ASSIGN_OR_RETURN(const size_t skills, FitSkills(protocol, lease.task(), group.opened_ms,
+                                                       within(0, lease.max_skill_tokens()), cases));
     TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
-                        PromptWithin(protocol, lease.task(), group.opened_ms, most, cases));
+                        PromptWithin(protocol, lease.task(), group.opened_ms,
+                                     within(skills, lease.max_case_tokens()), cases));
     group.prompts.push_back(std::move(prompt));
     group.cases.push_back(std::move(cases));
   }
@@ -140,7 +151,8 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   shared->opened_ms = clock_.WallMs();
   const auto policy = options_.policies.Find(group.policy());
   if (policy.ok()) shared->policy = *policy;
-  shared->prompted = policy.ok() ? PutPrompts(protocol_, *shared) : policy.status();
+  shared->prompted =
+      policy.ok() ? PutPrompts(protocol_, agents_ != nullptr, *shared) : policy.status();
   if (!shared->prompted.ok()) shared->prompts.clear(), shared->cases.clear();
   leases_.Hold(group.group(), std::move(lease), now);
   Group& entry = groups_[group.group()];

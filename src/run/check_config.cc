@@ -177,6 +177,18 @@ Status CheckMcp(const RunConfig& config, const Binder& binder) {
   return Ok();
 }
 
+Status CheckSkills(const RunConfig& config, const Binder& binder) {
+  const SkillsConfig& skills = config.skills;
+  if (!skills.on && !skills.curator.empty()) {
+    return binder.Error("skills.curator", "needs skills.on");
+  }
+  if (!skills.on && !skills.from.empty()) return binder.Error("skills.from", "needs skills.on");
+  if (skills.on && !config.environments.empty()) {
+    return binder.Error("skills.on", "cannot show skills to environments of others");
+  }
+  return Ok();
+}
+
 Status CheckMemory(const RunConfig& config, const Binder& binder) {
   if (config.memory.only && !config.memory.on) {
     return binder.Error("memory.only", "needs memory.on");
@@ -275,6 +287,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));
+  TM_RETURN_IF_ERROR(CheckSkills(config, binder));
   TM_RETURN_IF_ERROR(CheckEnvironments(config, binder));
   TM_RETURN_IF_ERROR(CheckMcp(config, binder));
   TM_RETURN_IF_ERROR(CheckTeacher(config, binder));

@@ -84,6 +84,13 @@ TEST(CheckConfig, WhatMemoryCannotDoIsRefusedByName) {
               HasSubstr("an agent that is a program"));
 }
 
+TEST(CheckConfig, WhatSkillsCannotDoIsRefusedByName) {
+  EXPECT_EQ(CheckOf({"skills.on=true", "skills.curator=http://127.0.0.1:1/v1"}), "");
+  EXPECT_EQ(CheckOf({"skills.on=true", "agent.preset=codex"}), "");
+  EXPECT_THAT(CheckOf({"skills.curator=http://127.0.0.1:1/v1"}), HasSubstr("skills.curator"));
+  EXPECT_THAT(CheckOf({"skills.from=/tmp"}), HasSubstr("skills.from"));
+}
+
 TEST(CheckConfig, AToolIsInTheBackgroundInOneWayAndServersCannotBeInterrupted) {
   EXPECT_EQ(CheckOf({"background.allowed=run_tests", "background.always=lint"}), "");
   EXPECT_THAT(CheckOf({"background.allowed=run_tests,lint", "background.always=lint"}),

@@ -84,6 +84,7 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
   options.sampling = TrainingSampling(config);
   options.train = start.train;
   if (config.memory.on && start.train) options.groups_topic = kMemoryGroupsTopic;
+  if (config.skills.on && start.train) options.groups_topic = kSkillsGroupsTopic;
   options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);
   const auto add = [](std::vector<EvalPlan>& to, const std::vector<EvalPlan>& plans) {
     to.insert(to.end(), plans.begin(), plans.end());
@@ -142,6 +143,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   if (config.memory.only) options.drop_zero_variance = false;
   options.drop_untrainable = !config.memory.only;
   options.tells_memory = config.memory.on && start.train;
+  options.tells_skills = config.skills.on && start.train;
   TM_ASSIGN_OR_RETURN(const bool teacher, NeedsTeacher(config));
   if (teacher && !config.memory.only) {
     options.teacher = start.train;
@@ -257,6 +259,16 @@ MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
   options.limits = MessageLimitsFrom(config);
   // The turns of a session are its members.
   if (config.live.on) options.limits.members = MessageLimits().members;
+  return options;
+}
+
+SkillOptions SkillOptionsFrom(const RunConfig& config) {
+  auto options = OptionsWith<SkillOptions>(config.skills);
+  options.redact = config.live.redact;
+  options.files = config.agent.used();
+  options.to_memory = config.memory.on;
+  options.seed = MixHash(config.run.seed, StableHash("skills"));
+  options.limits = MessageLimitsFrom(config);
   return options;
 }
 
@@ -387,6 +399,7 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
   options.judge = JudgeOptionsFrom(config, start);
   options.teacher = TeacherOptionsFrom(config, start);
   options.memory = MemoryOptionsFrom(config);
+  options.skills = SkillOptionsFrom(config);
   return options;
 }
 

@@ -25,6 +25,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
              binder);
   BindSection(config.live, binder);
   BindSection(config.memory, binder);
+  BindSection(config.skills, binder);
   BindSection(config.staleness, binder);
   BindSection(config.replay, binder);
   BindSection(config.learner, binder);

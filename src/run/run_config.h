@@ -18,6 +18,7 @@
 #include "reward/reward_config.h"
 #include "rollout/rollout_config.h"
 #include "run/run_sections.h"
+#include "skills/skills_config.h"
 #include "teacher/teacher_config.h"
 #include "tinker/tinker_config.h"
 #include "tools/tool_config.h"
@@ -38,6 +39,7 @@ struct RunConfig {
   std::vector<EnvironmentConfig> environments;
   LiveConfig live;
   MemoryConfig memory;
+  SkillsConfig skills;
   StalenessConfig staleness;
   ReplayConfig replay;
   LearnerConfig learner;

@@ -47,6 +47,7 @@ Status CheckKeys(const PromptEncoder& encoder, const Tokenizer& tokenizer,
 Status LearnerHost::Open(StoreHost* store) {
   TM_RETURN_IF_ERROR(OpenTeacher(*store));
   TM_RETURN_IF_ERROR(OpenKeys(*store));
+  TM_RETURN_IF_ERROR(OpenCurator());
   TM_RETURN_IF_ERROR(OpenTrainers(*store));
   // Engine and trainer have what they need of them.
   store->ForgetWeights();
@@ -117,6 +118,29 @@ Status LearnerHost::OpenKeys(StoreHost& store) {
   keys_ = std::make_unique<ModelKeys>(std::move(*encoder), *process_.tokenizer, process_.clock,
                                       ModelKeysOptions{});
   process_.ports.keys = keys_.get();
+  return Ok();
+}
+
+Status LearnerHost::OpenCurator() {
+  const SkillsConfig& keys = process_.config.skills;
+  if (keys.curator.empty() || !process_.request.train) return Ok();
+  JudgeConfig model;
+  model.name = kCurator;
+  model.endpoint = keys.curator;
+  model.model = keys.curator_model;
+  model.key_file = keys.curator_key_file;
+  model.key_env = keys.curator_key_env;
+  model.ca_file = keys.curator_ca_file;
+  model.temperature = keys.curator_temperature;
+  model.max_tokens = keys.curator_tokens;
+  model.timeout = keys.curator_timeout;
+  std::vector<JudgeConfig> models = {model};
+  TM_RETURN_IF_ERROR(
+      curator_models_.Serve(models, process_.config.model.device).WithContext("skills.curator"));
+  auto port = HttpJudgePort::Make(models);
+  if (!port.ok()) return port.status().WithContext("skills.curator");
+  curator_ = std::move(*port);
+  process_.ports.curator = curator_.get();
   return Ok();
 }
 

@@ -8,6 +8,7 @@
 #include "run/recorded_budgets.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/newest_checkpoint.h"
+#include "skills/skill_import.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
 #include "weights/shared_folder.h"
@@ -101,11 +102,39 @@ Status StoreHost::OpenStore() {
     ports.cases = &cases_;
     ports.shelf = shelf_.get();
   }
+  if (config.skills.on && process_.request.train) TM_RETURN_IF_ERROR(OpenSkills(*db));
   store_ = std::make_unique<StoreThread>(std::move(db), process_.clock);
   ports.dispatcher_store = &NewClient();
   ports.replay_store = &NewClient();
   ports.learner_store = &NewClient();
   if (shelf_ != nullptr) ports.memory_store = &NewClient();
+  if (skills_) ports.skill_store = &NewClient();
+  return Ok();
+}
+
+// A new run begins with the skills of skills.from, all of them or it does not begin.
+Status StoreHost::OpenSkills(RunDb& db) {
+  const SkillsConfig& keys = process_.config.skills;
+  TM_ASSIGN_OR_RETURN(skills_, db.LoadSkills());
+  if (!keys.from.empty() && skills_->lessons.empty()) {
+    auto read = ReadSkillFolder(keys.from);
+    if (!read.ok()) return read.status().WithContext("skills.from");
+    TM_ASSIGN_OR_RETURN(const SkillGuard guard, SkillGuard::Make(process_.config.live.redact));
+    v1::SkillLesson lesson = ImportSkills(
+        "", *read, {}, {.skills = keys.capacity, .body_bytes = keys.body_bytes}, guard);
+    if (!lesson.refused().empty()) {
+      const v1::SkillRefusal& refused = lesson.refused(0);
+      return Invalid("skills.from: " + refused.name() + ": " + refused.reason());
+    }
+    lesson.set_key("from");
+    lesson.set_at_ms(process_.clock.WallMs());
+    TM_RETURN_IF_ERROR(db.ApplyOne(PutSkillLesson{lesson}));
+    TM_ASSIGN_OR_RETURN(skills_, db.LoadSkills());
+  }
+  skill_folder_ =
+      std::make_unique<SkillFolderThread>(SkillsFolder(process_.request.directory->path()));
+  process_.ports.skills = &*skills_;
+  process_.ports.skill_folder = skill_folder_.get();
   return Ok();
 }
 
