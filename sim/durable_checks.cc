@@ -21,7 +21,12 @@ void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t p
   const int64_t paid = UsesPaid(draw.replay);
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-    const bool dropped = entry.report && entry.report->dropped() > 0;
+    bool dropped = entry.report && entry.report->dropped() > 0;
+    // In a team: where one policy got its credit back.
+    for (int i = 0; entry.report && i < entry.report->credits_size(); ++i) {
+      dropped = dropped || entry.report->credits(i).dropped() > 0;
+    }
+    dropped = dropped || (entry.report && entry.report->credits_size() == 1);
     const int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
     counted += uses * entry.lease.members();
   }
@@ -34,7 +39,7 @@ void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t p
   }
 }
 
-void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world) {
+void CheckUses(const SimStore& store, const ReplayConfig& replay, uint64_t learners, World& world) {
   uint64_t uses = 0, accepted = 0;
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
@@ -42,7 +47,7 @@ void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world) 
     const bool paid_first = entry.report->revision() > 1;  // dropped by a second look, say
     accepted += entry.report->accepted() > 0 || store.UsesOf(id) > 0 || paid_first;
   }
-  const uint64_t paid = accepted * UsesPaid(replay);
+  const uint64_t paid = accepted * learners * UsesPaid(replay);
   if (uses > paid) {
     world.verdict().Fail("groups were used " + std::to_string(uses) + " times; " +
                          std::to_string(paid) + " were paid for by inserts");

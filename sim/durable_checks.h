@@ -43,7 +43,7 @@ void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t p
                World& world);
 
 // Over the whole line that survives, groups were used no more often than inserts paid for.
-void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world);
+void CheckUses(const SimStore& store, const ReplayConfig& replay, uint64_t learners, World& world);
 
 // Whether every trajectory is of a group that was issued.
 bool KnowsEveryGroup(const SimDurable& durable);
