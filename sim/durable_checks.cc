@@ -13,25 +13,30 @@ bool EarnsACase(const SimTrajectory& stored) {
          !stored.trajectory.submission().empty();
 }
 
+// What a report on a team's group leaves counted in the policy's gate.
+int64_t UsesOfPart(const v1::GroupReport& report, const std::string& policy, int64_t paid) {
+  for (const v1::PolicyCredit& credit : report.credits()) {
+    if (credit.policy() == policy) return credit.accepted() > 0 ? paid : credit.uses();
+  }
+  return 0;
+}
+
 }  // namespace
 
-void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t policies,
-               World& world) {
+void CheckGate(const SimStore& store, const Draw& draw, const std::string& policy, uint64_t steps,
+               bool team, World& world) {
   int64_t counted = 0;  // uses that what was issued pays for
   const int64_t paid = UsesPaid(draw.replay);
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-    bool dropped = entry.report && entry.report->dropped() > 0;
-    // In a team: where one policy got its credit back.
-    for (int i = 0; entry.report && i < entry.report->credits_size(); ++i) {
-      dropped = dropped || entry.report->credits(i).dropped() > 0;
-    }
-    dropped = dropped || (entry.report && entry.report->credits_size() == 1);
-    const int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
+    if (!team && entry.lease.policy() != policy) continue;
+    const bool dropped = entry.report && entry.report->dropped() > 0;
+    int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
+    if (team && entry.report)
+      uses = std::min<int64_t>(uses, UsesOfPart(*entry.report, policy, paid));
     counted += uses * entry.lease.members();
   }
-  const int64_t ahead = static_cast<int64_t>(policies) * (draw.eta + 1) * paid;
-  const int64_t allowed = (ahead + static_cast<int64_t>(steps)) * kBatch;
+  const int64_t allowed = ((draw.eta + 1) * paid + static_cast<int64_t>(steps)) * kBatch;
   if (counted > allowed) {
     world.verdict().Fail("the gate let " + std::to_string(counted) + " uses of episodes through; " +
                          std::to_string(allowed) + " are allowed after " + std::to_string(steps) +

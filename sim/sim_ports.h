@@ -30,6 +30,7 @@ struct PublishedVersions {
   std::map<PolicyId, uint64_t> newest;
 
   uint64_t Newest(PolicyId policy = PolicyId::kMain) const { return newest.at(policy); }
+  uint64_t NewestStep(PolicyId policy) const { return made.at(newest.at(policy)).step; }
   // Not: there is one of this number.
   bool Add(PolicyId policy, uint64_t version, uint64_t step) {
     newest[policy] = version;

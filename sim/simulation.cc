@@ -47,10 +47,18 @@ class Simulation {
         eval_(MakeTasks("e", 2)) {
     book_.Add(train_), book_.Add(eval_);
     store_.on_group = [this](const v1::GroupLease& group) {
-      // A step may be done and not yet in the database.
-      const uint64_t steps = learner_ == nullptr ? 0 : learner_->counters().steps.load();
       if (group.purpose() != v1::PURPOSE_TRAIN) return;
-      CheckGate(store_, draw_, steps, SeveralPolicies() ? 2 : 1, world_);
+      const auto policy = PolicyNamesOf(Config()).Find(group.policy());
+      TM_CHECK(policy.ok(), "a group is of a policy of the run");
+      // A step may be done and not yet in the database; the dispatcher knows of those that are
+      // published.
+      for (const RunPolicy& one : PoliciesOf(Config())) {
+        if (!WithTeam() && one.id != *policy) continue;
+        const uint64_t steps = learner_ == nullptr ? 0 : versions_.NewestStep(one.id);
+        // One that took its last step bounds a team no more.
+        if (WithTeam() && steps >= kSteps) continue;
+        CheckGate(store_, draw_, one.name, steps, WithTeam(), world_);
+      }
     };
     store_.on_durable = [this](const StoreOp& op) { db_.Keep(op); };
     store_.on_trajectory = [this](const v1::Trajectory& trajectory) {

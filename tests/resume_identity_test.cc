@@ -300,7 +300,9 @@ TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
     ASSERT_TRUE(line.done());
   }
   RecordedTools tools(records, **executor);
-  FixedOrderLine(config, killed, tools).Run(4, 5);  // two steps of each, and a little
+  // Two steps of each, and until the checkpoint of both is in the database; not until the next step
+  // has taken episodes, which would then be kept.
+  FixedOrderLine(config, killed, tools).Run(4, 9);
   FixedOrderLine again(config, killed, tools);
   again.Run(8, 50);
   ASSERT_TRUE(again.done());

@@ -70,7 +70,7 @@ TEST_F(AgentProgramTest, WhatIsWrongIsNamed) {
   const auto failure = [&] { return AgentProgramFrom(keys).status().message(); };
   EXPECT_THAT(failure(), HasSubstr("agent.command: is empty"));
   keys.preset = "nobody";
-  EXPECT_THAT(failure(), HasSubstr("there is no \"nobody\"; there are claude-code, codex"));
+  EXPECT_THAT(failure(), HasSubstr("there is no \"nobody\"; there are claude-code, claude-code-mcp, codex"));
   keys.preset.clear();
   keys.command = {"x"};
   keys.mounts = {"relative"};

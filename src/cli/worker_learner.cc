@@ -93,8 +93,6 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, BrokerBus& bus, SheetBoard b
   beacon.report = [&run] { return ReportOf(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
-  sheet.version = run.process().start.version;
-  sheet.incarnation = publisher.options().incarnation;
   sheet.shm = publisher.shm_location();
   sheet.weights_folder = publisher.options().folder;
   const RunConfig& config = run.process().config;
@@ -161,7 +159,6 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   sheet.host = HostName();
   sheet.shm_domain = ShmDomain();
   sheet.pid = getpid();
-  const RunSheet last = sheet;
   beacon.watch_run = true;
   beacon.metrics_file = directory.metrics_path();
   beacon.counters = RunCounters();
@@ -182,7 +179,10 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
     options.web = std::move(*web);
   }
   options.attend = [&](Run& run) {
-    return MakeCompany(run, **bus, std::move(*board), std::move(sheet), std::move(beacon));
+    // What workers tell the sheets of several learners apart by, also the one that says the end.
+    sheet.version = run.process().start.version;
+    sheet.incarnation = run.process().publisher->options().incarnation;
+    return MakeCompany(run, **bus, std::move(*board), sheet, std::move(beacon));
   };
   LogInfo("run " + directory.name(), {{"folder", directory.path()}, {"mode", config.run.mode}});
   Result<DriveResult> result = DriveRun(config, directory, options);
@@ -196,7 +196,7 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   }
   // One that was interrupted or lost ranks goes on, with the same workers.
   if (!result->interrupted && result->ranks_lost == 0 && !arguments.keep_workers) {
-    TellWorkers(arguments, last);
+    TellWorkers(arguments, sheet);
   }
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {

@@ -99,7 +99,7 @@ TEST(CheckConfig, APolicyIsToldWhatItsTableSaysAndElseWhatTheLearnerIs) {
         "policy.planner.rank=8", "policy.coder.learning_rate=0.5", "policy.default.train=false"}) {
     ASSERT_TRUE(binder.Set(setting).ok());
   }
-  EXPECT_EQ(alone.find("policy"), std::string::npos) << "a run with one policy has no such table";
+  EXPECT_EQ(alone.find("[policy"), std::string::npos) << "a run with one policy has no such table";
   const std::vector<RunPolicy> policies = PoliciesOf(config);
   ASSERT_EQ(policies.size(), 3u);
   EXPECT_EQ(policies[0].id, PolicyId::kMain);

@@ -66,7 +66,15 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "gateway.keys",            // replaced
       "gateway.cors",            // of the server that --listen opens
       "gateway.unknown_fields",  //
+      "audit.trust",             // names of scorers
+      "live.redact",             // patterns
       "learner.command",         // of the learner
+      "learner.group_command",   //
+      "learner.options",         //
+      "policy.NAME.options",     //
+      "tinker.host",             //
+      "tinker.keys",             //
+      "track.to",                //
       "learner.rank_address",    //
       "learner.rank_secret_file",
       "model.path",              // a model that is read
