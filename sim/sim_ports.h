@@ -142,6 +142,7 @@ class SimTalk final : public EpisodeTalk {
   Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {7, 8}};
   }
+  Result<NextPrompt> Hear(const std::string&) override { return NextPrompt{.ids = {7, 9}}; }
   bool Watches() const override { return true; }
   // Every token that may be the last is one: most calls are taken back.
   std::unique_ptr<TurnWatch> Watch() override;

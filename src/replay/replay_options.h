@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct ReplayOptions : ReplayConfig {
     const auto own = staleness_of.find(policy);
     return own == staleness_of.end() ? staleness : own->second;
   }
+  std::map<std::string, PolicyId> roles = {};  // of the team, and who draws them; empty: no team
+  std::set<PolicyId> frozen = {};              // policies that nobody trains
   bool drop_untrainable = true;  // a group without a token that the model wrote teaches nothing
   uint32_t max_score_outstanding = 4096;
   Duration score_patience =
@@ -78,8 +81,11 @@ struct StoredSample {
   v1::Trajectory trajectory;
   std::optional<v1::Verdict> verdict;
   uint32_t uses = 0;
-  bool stale = false;     // never to be trained on
-  uint32_t revision = 0;  // of the ledger's newest report on its group
+  // In a team, instead: of each policy, by name.
+  std::map<std::string, uint32_t> uses_of = {};
+  std::vector<std::string> dropped_of = {};  // policies whose part of its group was dropped
+  bool stale = false;                        // never to be trained on
+  uint32_t revision = 0;                     // of the ledger's newest report on its group
   // Why it cannot be used although it is stored; empty: nothing is known against it.
   std::string unusable = {};
   bool issued = true;  // the ledger knows its group

@@ -39,11 +39,11 @@ class CompactTalk final : public EpisodeTalk {
   ParsedTurn Parse(std::span<const TokenId> ids) override {
     ParsedTurn turn;
     if (!ids.empty() && ids.back() == words_.end) ids = ids.first(ids.size() - 1);
-    std::string text = words_.tokenizer.Decode(ids);
-    if (text.empty())
+    turn.text = words_.tokenizer.Decode(ids);
+    if (turn.text.empty())
       turn.malformed = "an empty answer";
     else
-      turn.answer = std::move(text);
+      turn.answer = turn.text;
     return turn;
   }
 
@@ -57,14 +57,25 @@ class CompactTalk final : public EpisodeTalk {
       if (failure.size() > max_tokens) failure.resize(max_tokens);
       ids.insert(ids.end(), failure.begin(), failure.end());
     }
-    if (const size_t line = task_.prompt().rfind('\n'); line != std::string::npos) {
-      words_.tokenizer.EncodeTo(std::string_view(task_.prompt()).substr(line),
-                                SpecialTokens::kAsText, ids);
-    }
+    AddOpening(ids);
+    return NextPrompt{.ids = std::move(ids)};
+  }
+
+  Result<NextPrompt> Hear(const std::string& given) override {
+    std::vector<TokenId> ids = {words_.fail};
+    words_.tokenizer.EncodeTo(given, SpecialTokens::kAsText, ids);
+    AddOpening(ids);
     return NextPrompt{.ids = std::move(ids)};
   }
 
  private:
+  void AddOpening(std::vector<TokenId>& ids) const {
+    if (const size_t line = task_.prompt().rfind('\n'); line != std::string::npos) {
+      words_.tokenizer.EncodeTo(std::string_view(task_.prompt()).substr(line),
+                                SpecialTokens::kAsText, ids);
+    }
+  }
+
   const CompactWords& words_;
   const v1::Task& task_;
   const v1::CaseSet cases_;

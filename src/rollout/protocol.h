@@ -31,6 +31,7 @@ struct ParsedTurn {
   std::optional<std::string>
       answer;             // the text of a submission; empty text: the workspace as it is
   std::string malformed;  // what was wrong, in words the model is told
+  std::string text;       // all that it said, without calls
 };
 
 // The inputs of an episode.
@@ -79,12 +80,15 @@ class EpisodeTalk {
   // model's next turn. At most `max_tokens` of it come from the results. kInvalid as Open.
   virtual Result<NextPrompt> Observe(const ParsedTurn& turn, const TurnReplies& replies,
                                      size_t max_tokens) = 0;
-  // Whether the calls of a turn can be found before it is over, by Watch for the turn that is drawn
-  // next.
+  // What follows the turn that was an answer, where another role has said something to it. kInvalid
+  // as Open.
+  virtual Result<NextPrompt> Hear(const std::string& given) = 0;
   // What the next turn is held to; null: nothing. kInvalid: it cannot be.
   virtual Result<std::shared_ptr<const Constraint>> TurnConstraint() {
     return std::shared_ptr<const Constraint>();
   }
+  // Whether the calls of a turn can be found before it is over, by Watch for the turn that is drawn
+  // next.
   virtual bool Watches() const { return false; }
   virtual std::unique_ptr<TurnWatch> Watch() { return nullptr; }
 };

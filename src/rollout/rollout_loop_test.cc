@@ -29,6 +29,9 @@ class AskingTalk final : public EpisodeTalk {
   Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {6}, .anew = anew_};
   }
+  Result<NextPrompt> Hear(const std::string&) override {
+    return NextPrompt{.ids = {6}, .anew = anew_};
+  }
 
  private:
   const bool anew_;

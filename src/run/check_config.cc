@@ -8,6 +8,7 @@
 #include "run/check_backends.h"
 #include "run/policies.h"
 #include "run/run_config.h"
+#include "run/teams.h"
 
 namespace tidemill {
 namespace {
@@ -282,6 +283,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
         "is less than staleness.max_steps: episodes would be too old when they are used");
   }
   TM_RETURN_IF_ERROR(CheckPolicies(config, binder));
+  TM_RETURN_IF_ERROR(CheckTeam(config, binder));
   for (const RunPolicy& policy : PoliciesOf(config)) {
     TM_RETURN_IF_ERROR(CheckReplay(policy.config, binder));
   }

@@ -6,6 +6,7 @@
 #include "run/check_backends.h"
 #include "run/policies.h"
 #include "run/run_config.h"
+#include "run/teams.h"
 
 namespace tidemill {
 namespace {
@@ -45,6 +46,48 @@ TEST(CheckConfig, WhatSeveralPoliciesCannotBeTogetherWithIsRefusedByName) {
   EXPECT_THAT(with({"engine.backend=vllm", "engine.urls=http://there", "engine.folder=there"}),
               HasSubstr("engine.backend"));
   EXPECT_THAT(with({"policy.coder.max_steps=9"}), HasSubstr("coder.hard_max_steps"));
+}
+
+TEST(CheckConfig, ATeamThatCannotBeIsRefusedByTheKey) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"policy.coder.rank=4", "policy.planner.rank=8", "team.kind=chain",
+                 "team.roles=plan,code", "role.plan.policy=planner", "role.code.policy=coder"});
+    return CheckOf(more);
+  };
+  EXPECT_EQ(with({}), "");
+  EXPECT_EQ(CheckOf({"team.kind=review", "team.roles=code,look"}), "") << "of the one policy";
+  EXPECT_THAT(CheckOf({"role.code.files=false"}), HasSubstr("needs a team"));
+  EXPECT_THAT(CheckOf({"team.kind=chain"}), HasSubstr("team.roles"));
+  EXPECT_THAT(CheckOf({"team.kind=review", "team.roles=a,b,c"}), HasSubstr("must be two"));
+  EXPECT_THAT(CheckOf({"team.kind=vote", "team.roles=a,b"}), HasSubstr("three or more"));
+  EXPECT_THAT(with({"role.spy.files=false"}), HasSubstr("spy is not in team.roles"));
+  EXPECT_THAT(with({"role.code.policy=default"}), HasSubstr("no [policy.default]"));
+  EXPECT_THAT(with({"role.code.policy=nobody"}), HasSubstr("no [policy.nobody]"));
+  EXPECT_THAT(with({"role.code.policy=planner"}), HasSubstr("coder draws no role"));
+  EXPECT_THAT(with({"memory.on=true"}), HasSubstr("memory.on"));
+  EXPECT_THAT(with({"background.allowed=lint"}), HasSubstr("[background]"));
+}
+
+TEST(CheckConfig, ATeamsSeatsAreItsRolesInTheirOrder) {
+  RunConfig config;
+  config.policies = {{.name = "coder"}, {.name = "planner"}};
+  config.team = {.kind = "chain", .roles = {"plan", "code", "plan"}};
+  config.roles = {{.name = "code", .policy = "coder", .prompt = "{given}", .files = true},
+                  {.name = "plan", .policy = "planner", .files = false}};
+  const TeamPlan plan = TeamPlanFrom(config).value();
+  ASSERT_EQ(plan.seats.size(), 2u);
+  EXPECT_EQ(plan.order, (std::vector<size_t>{0, 1, 0}));
+  EXPECT_EQ(plan.seats[0].policy->name, "planner");
+  EXPECT_FALSE(plan.seats[0].shows_files);
+  EXPECT_EQ(plan.seats[1].policy->id, PolicyId{1});
+  EXPECT_EQ(plan.seats[1].prompt, "{given}");
+  EXPECT_EQ(TeamRoles(config),
+            (std::map<std::string, PolicyId>{{"code", PolicyId{1}}, {"plan", PolicyId{2}}}));
+  config.replay.max_uses = 3;
+  EXPECT_EQ(UsesOfAll(config), 6u);
+  config.team.kind = "vote";
+  EXPECT_EQ(TeamPlanFrom(config)->seats.size(), 3u) << "each voter on its own";
 }
 
 TEST(CheckConfig, APolicyIsToldWhatItsTableSaysAndElseWhatTheLearnerIs) {

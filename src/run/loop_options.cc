@@ -9,6 +9,7 @@
 #include "prover/prover.h"
 #include "run/background_options.h"
 #include "run/resume_parts.h"
+#include "run/teams.h"
 #include "store/store_thread.h"
 #include "tools/mcp_offer.h"
 #include "tools/staying_tool.h"
@@ -47,7 +48,9 @@ int64_t StepsAhead(const RunConfig& config) {
 std::vector<EvalPlan> EvalPlans(const RunConfig& config, const RunPolicy& policy,
                                 const std::string& name) {
   EvalPlan plan;
-  plan.name = policy.name.empty() ? name : policy.name + ":" + name;
+  // Those of a team are of all of its policies.
+  const bool own = !policy.name.empty() && !config.team.used();
+  plan.name = own ? policy.name + ":" + name : name;
   plan.policy = policy.id;
   plan.samples = config.eval.samples;
   plan.max_turns = config.eval.max_turns > 0 ? config.eval.max_turns : config.rollout.max_turns;
@@ -79,6 +82,7 @@ GateOptions GateOf(const RunConfig& config) {
 DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart& start) {
   auto options = OptionsWith<DispatcherOptions>(config.rollout);
   options.policies = PolicyNamesOf(config);
+  options.team = config.team.used();
   options.difficulty_floor = config.tasks.floor;
   options.seed = config.run.seed;
   options.sampling = TrainingSampling(config);
@@ -91,13 +95,16 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
   };
   options.other_steps_done = start.step;
   for (const RunPolicy& policy : PoliciesOf(config)) {
-    if (config.eval.before && start.step == 0) {
+    // Of a team once, counted in the steps of its first trained policy.
+    const bool evaluates = !options.team || (policy.trained && options.trained.empty());
+    if (config.eval.before && start.step == 0 && evaluates) {
       add(options.eval_before, EvalPlans(config, policy, start.eval_prefix + "before"));
     }
     if (!policy.trained) continue;
     const uint64_t own = StartOf(start, policy.id).step;
     options.trained.push_back({policy.id, GateOf(policy.config), own});
     options.other_steps_done -= std::min(own, options.other_steps_done);
+    if (!evaluates) continue;
     if (config.eval.after) {
       add(options.eval_after, EvalPlans(config, policy, start.eval_prefix + "after"));
     }
@@ -135,6 +142,10 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   options.policies = PolicyNamesOf(config);
   for (const RunPolicy& policy : PoliciesOf(config)) {
     options.staleness_of[policy.id] = policy.config.staleness;
+  }
+  options.roles = TeamRoles(config);
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    if (!policy.trained) options.frozen.insert(policy.id);
   }
   options.seed = MixHash(config.run.seed, start.step);
   TM_RETURN_IF_ERROR(GroupBuffer::Make(options, options.seed).status().WithContext("replay"));
@@ -311,6 +322,7 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   RolloutOptions options;
   options.worker = start.worker;
   options.policies = PolicyNamesOf(config);
+  options.team = TeamPlanFrom(config);
   options.max_episodes = config.rollout.max_in_flight * 2;
   options.max_context = start.max_context;
   options.limits = OptionsWith<EpisodeLimits>(config.rollout);
@@ -338,6 +350,7 @@ MessageLimits MessageLimitsFrom(const RunConfig& config) {
       std::max({config.rollout.max_turns, config.eval.max_turns, config.eval.also_max_turns, 1u});
   // A turn that a result cut short is none of them, and there are no more of these.
   if (config.rollout.delivers_now()) limits.turns *= 2;
+  if (const auto team = TeamPlanFrom(config)) limits.turns *= team->visits();
   return limits;
 }
 

@@ -15,6 +15,10 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
                   binder);
   BindSection(config.tasks, binder);
   BindSection(config.rollout, binder);
+  BindSection(config.team, binder);
+  BindNamedTables("role", config.roles,
+                  {.doc = "Roles of the team, one [role.NAME] table each; see teams.md", .max = 64},
+                  binder);
   BindSection(config.background, binder);
   BindSection(config.engine, binder);
   BindSection(config.gateway, binder);

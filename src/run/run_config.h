@@ -17,6 +17,7 @@
 #include "replay/replay_config.h"
 #include "reward/reward_config.h"
 #include "rollout/rollout_config.h"
+#include "rollout/team_config.h"
 #include "run/run_sections.h"
 #include "skills/skills_config.h"
 #include "teacher/teacher_config.h"
@@ -32,6 +33,8 @@ struct RunConfig {
   std::vector<PolicyTable> policies;  // by name; empty: one policy, of [model] and [learner]
   TaskConfig tasks;
   RolloutConfig rollout;
+  TeamConfig team;
+  std::vector<RoleTable> roles;  // by name
   BackgroundConfig background;
   EngineConfig engine;
   GatewayConfig gateway;

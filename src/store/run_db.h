@@ -38,6 +38,8 @@ struct ResumeState {
     v1::Trajectory trajectory;
     std::optional<v1::Verdict> verdict;  // none: still to be scored
     uint32_t uses = 0;
+    std::map<std::string, uint32_t> uses_of = {};  // of each policy, by its name as in messages
+    v1::GroupReport report = {};                   // the newest on its group
     std::string fate;
     uint32_t revision = 0;  // of the newest report on its group; 0: none yet
     // Why it cannot be used; then of the trajectory only id, purpose and group_members are there.

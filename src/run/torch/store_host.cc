@@ -6,6 +6,7 @@
 #include "core/secret.h"
 #include "observe/weights_figures.h"
 #include "run/recorded_budgets.h"
+#include "run/teams.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/newest_checkpoint.h"
 #include "skills/skill_import.h"
@@ -154,7 +155,7 @@ Status StoreHost::ReadResumed(RunDb& db) {
                         RecordedBudgets(directory.db_path(), start.step, one.policy.name));
   }
   TM_RETURN_IF_ERROR(db.ResumeFrom(start.step));
-  TM_ASSIGN_OR_RETURN(start.resumed, db.LoadForResume(process_.config.replay.max_uses));
+  TM_ASSIGN_OR_RETURN(start.resumed, db.LoadForResume(UsesOfAll(process_.config)));
   for (Hosted& one : policies_) {
     const auto own = start.resumed.policy_steps.find(one.policy.name);
     if (own != start.resumed.policy_steps.end()) one.start.step = own->second;
