@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build program deb wheel test test-unit demo results agents backends environments interop dev asan tsan clang fuzz lint format format-check bench fleet soak clean
+.PHONY: help install build program deb wheel test test-unit demo results agents backends environments interop dev asan tsan clang fuzz lint format format-check bench fleet manifests soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -85,9 +85,12 @@ bench: build  ## the benchmarks: ratios measured in one run
 interop: build  ## transformers, PEFT, TensorBoard, W&B, MLflow, pandas, datasets read what is written; the tinker client trains; the wheel is tried
 	scripts/interop build/release
 
-fleet: build  ## a fleet by `tidemill launch` on a real Slurm with three nodes on this machine, one drained, one killed
+fleet: build  ## fleets by `tidemill launch`: processes, ssh into two network namespaces, a real Slurm; nodes are drained and killed
 	@scripts/install scripts/packages-fleet.txt
 	scripts/fleet build/release
+
+manifests: program  ## what `tidemill launch` makes for Kubernetes, against the schemas of its API (PyPI, kubectl)
+	scripts/manifests build/release
 
 soak: build  ## for SOAK_SECONDS (default 600): the simulator, then a fleet under every fault
 	scripts/soak build/release

@@ -111,6 +111,7 @@ TEST(Deploy, EveryManifestIsNamedInTheKustomizationAndTheOtherWayRound) {
   for (const auto& item : list) named.insert(item.as<std::string>());
   std::set<std::string> there;
   for (const auto& entry : fs::directory_iterator(kDeploy / "kubernetes")) {
+    if (entry.path().extension() == ".toml") continue;  // what fleet.yaml is made from
     there.insert(entry.path().filename());
     if (entry.path().filename() == "kustomization.yaml") continue;
     for (const YAML::Node& document : YAML::LoadAllFromFile(entry.path())) {
@@ -120,6 +121,19 @@ TEST(Deploy, EveryManifestIsNamedInTheKustomizationAndTheOtherWayRound) {
   }
   there.erase("kustomization.yaml");
   EXPECT_EQ(named, there);
+}
+
+TEST(Deploy, TheWorkersOnKubernetesAreWhatLaunchMakesOfTheFleetFile) {
+  const ProcessOutput dry =
+      RunProcess({"sh", "-c",
+                  "cd " + SourceDir() + " && exec " + BinaryDir() +
+                      "/tidemill launch --dry-run deploy/kubernetes/fleet.toml"},
+                 std::chrono::seconds(60), size_t{1} << 20);
+  ASSERT_EQ(dry.exit_code, 0) << dry.output;
+  // Behind the line that says how it is applied.
+  EXPECT_EQ(dry.output.substr(dry.output.find('\n') + 1), TextOf(kDeploy / "kubernetes/fleet.yaml"))
+      << "tidemill launch --dry-run deploy/kubernetes/fleet.toml | tail -n +2 "
+         ">deploy/kubernetes/fleet.yaml";
 }
 
 TEST(Deploy, EveryCommandAndOptionOfTheContainersExists) {

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/fleet_backend.h"
+#include "cli/fleet_follow.h"
 #include "cli/fleet_screen.h"
 #include "core/child_process.h"
 #include "core/files.h"
@@ -41,45 +42,6 @@ Status CheckConfig(const FleetFile& fleet) {
   return CheckRunConfig(config, binder);
 }
 
-void ShowFailed(FleetBackend& backend, const std::vector<FleetState>& states) {
-  for (const FleetState& state : states) {
-    for (const ProcessState& process : state.processes) {
-      if (process.state.rfind("failed", 0) != 0) continue;
-      std::fprintf(stderr, "%s", ForTerminal(backend.LogOf(state, process.name)).c_str());
-    }
-  }
-}
-
-// Until the fleet is over, or the person leaves: it goes on without us.
-int Follow(FleetBackend& backend, const std::string& run) {
-  StopOnSignals();
-  FleetChanges changes;
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
-  std::vector<FleetState> states;
-  while (!AskedToStop()) {
-    Result<std::vector<FleetState>> now = backend.States();
-    if (!now.ok()) return Fail(now.status());
-    states = std::move(*now);
-    const std::string changed = ForTerminal(changes.Since(states));
-    if (!changed.empty()) {
-      if (terminal) std::printf("\033[H\033[J%s", ForTerminal(FleetTable(states)).c_str());
-      if (!terminal) std::printf("%s", changed.c_str());
-      std::fflush(stdout);
-    }
-    if (IsOver(states)) break;
-    std::this_thread::sleep_for(kLookEvery);
-  }
-  if (!IsOver(states)) {
-    std::fprintf(stderr, "the fleet goes on; tidemill launch attach %s shows it, down %s ends it\n",
-                 run.c_str(), run.c_str());
-    return kInterrupted;
-  }
-  const std::string failure = FailureOf(states);
-  if (failure.empty()) return 0;
-  ShowFailed(backend, states);
-  return Fail(Internal("the fleet failed: " + failure));
-}
-
 int Launch(const LaunchArguments& arguments) {
   const Result<FleetFile> fleet = ReadFleetFile(arguments.fleet_file);
   if (!fleet.ok()) return Wrong(fleet.status());
@@ -97,7 +59,7 @@ int Launch(const LaunchArguments& arguments) {
   std::printf("fleet of %s: state and logs in %s\n", fleet->run.c_str(),
               fleet->RunFolder().c_str());
   std::fflush(stdout);
-  return arguments.detach ? 0 : Follow(*backend, fleet->run);
+  return FollowFleet(*backend, *fleet, arguments.detach ? Until::kThere : Until::kOver);
 }
 
 // The fleet that was started under this name from here.
@@ -114,7 +76,7 @@ Result<FleetFile> FleetOf(const LaunchArguments& arguments) {
 int Attach(const LaunchArguments& arguments) {
   const Result<FleetFile> fleet = FleetOf(arguments);
   if (!fleet.ok()) return Fail(fleet.status());
-  return Follow(*BackendFor(*fleet), fleet->run);
+  return FollowFleet(*BackendFor(*fleet), *fleet, Until::kOver);
 }
 
 int Down(const LaunchArguments& arguments) {
@@ -149,6 +111,12 @@ int OnHost(const LaunchArguments& arguments) {
     std::printf("%s", StateText(*state).c_str());
     return 0;
   }
+  if (arguments.action == "roster") {
+    const Result<std::string> roster = RosterIn(folder);
+    if (!roster.ok()) return Fail(roster.status());
+    std::printf("%s", roster->c_str());
+    return 0;
+  }
   std::string spec(kSpecBytesMax, '\0');
   std::cin.read(spec.data(), static_cast<std::streamsize>(spec.size()));
   spec.resize(static_cast<size_t>(std::cin.gcount()));
@@ -164,7 +132,7 @@ void AddLaunchCommand(CLI::App& app, Exit& exit) {
   auto arguments = std::make_shared<LaunchArguments>();
   launch->add_option("fleet", arguments->fleet_file, "Fleet file (TOML), see docs/operations.md");
   launch->add_flag("--dry-run", arguments->dry_run, "Print what would be run, and run nothing");
-  launch->add_flag("--detach", arguments->detach, "Return when everything was started");
+  launch->add_flag("--detach", arguments->detach, "Return when the fleet is there");
   launch->require_subcommand(0, 1);
   const auto named = [&](const char* name, const char* doc, int (*run)(const LaunchArguments&)) {
     CLI::App* command = launch->add_subcommand(name, doc);
@@ -178,9 +146,9 @@ void AddLaunchCommand(CLI::App& app, Exit& exit) {
   CLI::App* host =
       launch->add_subcommand("host", "One host's part of a fleet; launch itself uses it")
           ->group("");
-  host->add_option("action", arguments->action, "start, keep, state or stop")
+  host->add_option("action", arguments->action, "start, keep, state, roster or stop")
       ->required()
-      ->check(CLI::IsMember({"start", "keep", "state", "stop"}));
+      ->check(CLI::IsMember({"start", "keep", "state", "roster", "stop"}));
   host->add_option("folder", arguments->host_folder, "Folder of the fleet on this host")
       ->required();
   host->callback([arguments, &exit] { exit.code = OnHost(*arguments); });

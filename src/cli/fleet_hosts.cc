@@ -24,6 +24,7 @@ namespace {
 
 constexpr uint16_t kRedisPort = 6390;
 constexpr size_t kBusFileBytes = 4096;
+constexpr size_t kOutputBytes = 16u << 20;  // the roster of some thousand workers
 constexpr auto kCommandLimit = std::chrono::seconds(60);
 
 uint32_t GpusHere() {
@@ -106,6 +107,19 @@ class Hosts final : public FleetBackend {
       states.push_back(std::move(*state));
     }
     return states;
+  }
+
+  // Of the first host: a Redis of ours is there, and another bus is reached from everywhere.
+  Result<std::vector<WorkerHealth>> Roster() override {
+    const std::string host = FirstHost(), folder = FolderOn(host);
+    if (host.empty()) {
+      TM_ASSIGN_OR_RETURN(const std::string text, RosterIn(folder));
+      return ReadHealth(text);
+    }
+    TM_ASSIGN_OR_RETURN(const std::string text,
+                        RunForOutput(Reach(host, ShellLine({FleetProgram(fleet_), "launch", "host",
+                                                            "roster", folder}))));
+    return ReadHealth(text);
   }
 
   Status Down() override {
@@ -234,6 +248,7 @@ std::unique_ptr<FleetBackend> HostsBackend(const FleetFile& fleet) {
 }
 
 std::unique_ptr<FleetBackend> BackendFor(const FleetFile& fleet) {
+  if (fleet.backend == "kubernetes") return KubernetesBackend(fleet);
   return fleet.backend == "slurm" ? JobsBackend(fleet) : HostsBackend(fleet);
 }
 
@@ -257,7 +272,7 @@ Result<std::string> ReadBusFile(const FleetFile& fleet) {
 }
 
 Result<std::string> RunForOutput(const std::vector<std::string>& words) {
-  ProcessOutput ran = RunProcess(words, kCommandLimit);
+  ProcessOutput ran = RunProcess(words, kCommandLimit, kOutputBytes);
   if (!ran.started) return Unavailable(words[0] + " cannot be started; is it installed?");
   if (ran.timed_out) return Timeout(words[0] + " did not answer within a minute");
   if (ran.exit_code != 0) {

@@ -15,6 +15,7 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kJobsBytes = 1u << 20;
+constexpr size_t kSmallFileBytes = 4096;
 
 // Of Slurm's states those that a job leaves by itself.
 bool GoesOn(const std::string& state) {
@@ -74,9 +75,18 @@ class Jobs final : public FleetBackend {
     state.over = !state.kept;
     const bool done = access(DoneFile(fleet_).c_str(), F_OK) == 0;
     const bool down = access(DownFile(fleet_).c_str(), F_OK) == 0;
-    state.phase = state.over ? "over" : done ? "finishing" : down ? "stopping" : "running";
-    if (state.over && !done && !down) state.failure = "its jobs ended before the run was done";
+    state.failure = Failure();
+    const bool ends = down || !state.failure.empty();
+    state.phase = state.over ? "over" : done ? "finishing" : ends ? "stopping" : "running";
+    if (state.over && !done && !ends) state.failure = "its jobs ended before the run was done";
     return std::vector<FleetState>{state};
+  }
+
+  Result<std::vector<WorkerHealth>> Roster() override {
+    const Result<std::string> url = ReadFileBounded(BusFile(fleet_), kSmallFileBytes);
+    if (!url.ok()) return Unavailable("the learner's job has not started");
+    TM_ASSIGN_OR_RETURN(const std::string text, RosterText(*url, fleet_.run));
+    return ReadHealth(text);
   }
 
   Status Down() override {
@@ -99,9 +109,11 @@ class Jobs final : public FleetBackend {
       return FileFailure(fleet_.RunFolder(), "cannot be closed to others", errno);
     }
     for (const std::string& file :
-         {DoneFile(fleet_), DownFile(fleet_), fleet_.RunFolder() + "/bus.url"}) {
+         {DoneFile(fleet_), DownFile(fleet_), FailedFile(fleet_), BusFile(fleet_)}) {
       unlink(file.c_str());
     }
+    std::error_code none;
+    std::filesystem::remove_all(HopelessFolder(fleet_), none);
     if (!fleet_.bus_file.empty()) return ReadBusFile(fleet_).status();
     return KeepSecret(RedisFile(fleet_)).status();
   }
@@ -120,6 +132,13 @@ class Jobs final : public FleetBackend {
     }
     TM_RETURN_IF_ERROR(text.status());
     return ReadJobs(*text);
+  }
+
+  // What a job wrote that ended the fleet; empty: none did.
+  std::string Failure() const {
+    const Result<std::string> text = ReadFileBounded(FailedFile(fleet_), kSmallFileBytes);
+    if (!text.ok()) return "";
+    return text->substr(0, text->find('\n'));
   }
 
   static Status Cancel(const std::vector<SubmittedJob>& jobs) {

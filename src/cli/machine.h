@@ -51,9 +51,9 @@ struct ProcessOutput {
   bool started = false;
   bool timed_out = false;
   int exit_code = -1;  // 128 + signal when killed by one
-  std::string output;  // stdout and stderr together, the first 64 KiB
+  std::string output;  // stdout and stderr together, the first `output_max` bytes
 };
-ProcessOutput RunProcess(const std::vector<std::string>& arguments,
-                         std::chrono::milliseconds limit);
+ProcessOutput RunProcess(const std::vector<std::string>& arguments, std::chrono::milliseconds limit,
+                         size_t output_max = size_t{64} << 10);
 
 }  // namespace tidemill

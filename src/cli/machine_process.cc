@@ -14,8 +14,6 @@ extern char** environ;
 namespace tidemill {
 namespace {
 
-constexpr size_t kOutputMax = 64 << 10;
-
 // Starts the program with its output going to `out`. 0: it could not be started.
 pid_t Spawn(const std::vector<std::string>& arguments, int out) {
   std::vector<char*> argv;
@@ -34,7 +32,8 @@ pid_t Spawn(const std::vector<std::string>& arguments, int out) {
 }
 
 // Reads until the other end closes. False: the deadline passed first.
-bool ReadAll(int in, std::chrono::steady_clock::time_point deadline, std::string& output) {
+bool ReadAll(int in, std::chrono::steady_clock::time_point deadline, size_t output_max,
+             std::string& output) {
   while (true) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -47,15 +46,15 @@ bool ReadAll(int in, std::chrono::steady_clock::time_point deadline, std::string
     const ssize_t n = read(in, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return true;
-    const size_t room = kOutputMax - output.size();
+    const size_t room = output_max - output.size();
     output.append(buffer, std::min(static_cast<size_t>(n), room));
   }
 }
 
 }  // namespace
 
-ProcessOutput RunProcess(const std::vector<std::string>& arguments,
-                         std::chrono::milliseconds limit) {
+ProcessOutput RunProcess(const std::vector<std::string>& arguments, std::chrono::milliseconds limit,
+                         size_t output_max) {
   ProcessOutput result;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return result;
@@ -63,7 +62,7 @@ ProcessOutput RunProcess(const std::vector<std::string>& arguments,
   close(ends[1]);
   if (pid != 0) {
     result.started = true;
-    if (!ReadAll(ends[0], std::chrono::steady_clock::now() + limit, result.output)) {
+    if (!ReadAll(ends[0], std::chrono::steady_clock::now() + limit, output_max, result.output)) {
       result.timed_out = true;
       kill(pid, SIGKILL);
     }

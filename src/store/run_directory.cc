@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "core/text.h"
+#include "store/lock_check.h"
 
 namespace tidemill {
 namespace {
@@ -184,6 +185,10 @@ Status RunDirectory::TakeLock() {
     if (error != EAGAIN && error != EACCES) return FileFailure(file, "cannot lock", error);
     return Unavailable(path_ + ": " + HolderOf(file) + " is writing this run (it holds " + file +
                        ")");
+  }
+  if (const Status locks = CheckLocks(path_, file, SystemLocks()); !locks.ok()) {
+    close(std::exchange(lock_fd_, -1));
+    return locks;
   }
   char host[256] = {};
   gethostname(host, sizeof host - 1);

@@ -31,17 +31,35 @@ void BindWorkers(Binder& b, FleetWorkers& w) {
   b.Add("set", &w.set, {.doc = "Config keys of these workers alone, a.b=c"});
 }
 
+void BindKubernetes(FleetKubernetes& k, Binder& b) {
+  b.Add("kubernetes.command", &k.command, {.doc = "kubectl and its options", .min = 1});
+  b.Add("kubernetes.namespace", &k.name_space, {.doc = "Namespace, which is there"});
+  b.Add("kubernetes.image", &k.image, {.doc = "Image of the workers (deploy/Dockerfile)"});
+  b.Add("kubernetes.redis_image", &k.redis_image, {.doc = "Image of a Redis that is started"});
+  b.Add("kubernetes.secret", &k.secret,
+        {.doc = "Secret with a URL for each role, keys and certificate, as deploy/secrets.sh makes "
+                "it; empty: one is made with the fleet"});
+  b.Add("kubernetes.claim", &k.claim,
+        {.doc = "Volume claim of the learner for /runs; empty: one is made"});
+  b.Add("kubernetes.storage_class", &k.storage_class,
+        {.doc = "Storage class of the claims that are made; empty: the cluster's default"});
+  b.Add("kubernetes.storage_gb", &k.storage_gb,
+        {.doc = "Size of the claim for /runs", .min = 1, .max = 1048576});
+  b.Add("kubernetes.gpu_resource", &k.gpu_resource, {.doc = "What the cluster calls a GPU"});
+}
+
 void BindFleet(FleetFile& f, Binder& b) {
   b.Add("run", &f.run, {.doc = "Name of the run"});
   b.Add("config", &f.config, {.doc = "The learner's config, a TOML file"});
   b.Add("set", &f.set, {.doc = "Config keys of the run, a.b=c"});
   b.Add("backend", &f.backend,
-        {.doc = "local: processes of this machine; ssh: of the hosts in ssh.hosts; slurm: jobs",
-         .choices = {"local", "ssh", "slurm"}});
+        {.doc = "local: processes of this machine; ssh: of the hosts in ssh.hosts; slurm: jobs; "
+                "kubernetes: pods",
+         .choices = {"local", "ssh", "slurm", "kubernetes"}});
   b.Add("program", &f.program, {.doc = "Path of tidemill on every machine; empty: this program"});
   b.Add("directory", &f.directory,
         {.doc = "Folder in which the processes start, on every machine; empty: the one of this "
-                "command"});
+                "command, in a pod /runs"});
   b.Add("folder", &f.folder, {.doc = "Folder that holds the fleets' state and logs"});
   b.Add("bus_file", &f.bus_file,
         {.doc = "File with the URL of a bus that is there, readable by its owner alone; empty: "
@@ -66,6 +84,33 @@ void BindFleet(FleetFile& f, Binder& b) {
         {.doc = "Seconds before its time limit at which a job is told to end",
          .min = 1,
          .max = 3600});
+  BindKubernetes(f.kubernetes, b);
+}
+
+// A name that objects of Kubernetes begin with: it is part of names of at most 63 characters.
+bool IsObjectName(const std::string& name) {
+  const bool letters = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::islower(c) || std::isdigit(c) || c == '-';
+  });
+  return letters && name.size() <= 40 && std::islower(static_cast<unsigned char>(name[0])) &&
+         name.back() != '-';
+}
+
+Status CheckKubernetes(const FleetFile& fleet, const Binder& binder) {
+  if (fleet.backend != "kubernetes") return Ok();
+  if (!IsObjectName(fleet.run)) {
+    return binder.Error("run",
+                        "must be small letters, digits and '-', at most 40, for objects of "
+                        "Kubernetes, got \"" +
+                            fleet.run + "\"");
+  }
+  if (!fleet.kubernetes.secret.empty() && !fleet.bus_file.empty()) {
+    return binder.Error("kubernetes.secret", "has the URL of the bus; bus_file must be empty");
+  }
+  if (!fleet.directory.empty() && fleet.directory[0] != '/') {
+    return binder.Error("directory", "must be absolute in a pod, got \"" + fleet.directory + "\"");
+  }
+  return Ok();
 }
 
 Status CheckHosts(const FleetFile& fleet, const Binder& binder) {
@@ -119,6 +164,7 @@ Status CheckFleet(const FleetFile& fleet, const Binder& binder) {
     return binder.Error("workers", "there are " + std::to_string(learners) +
                                        " learners; a run has one (learner.ranks spreads its work)");
   }
+  TM_RETURN_IF_ERROR(CheckKubernetes(fleet, binder));
   return CheckHosts(fleet, binder);
 }
 
@@ -139,6 +185,7 @@ Result<FleetFile> ReadFleetFile(const std::string& path) {
   TM_RETURN_IF_ERROR(CheckFleet(fleet, binder));
   // Workers run elsewhere: in other folders, on other hosts that share this one.
   fleet.config = std::filesystem::absolute(fleet.config);
+  if (fleet.backend == "kubernetes" && fleet.directory.empty()) fleet.directory = "/runs";
   fleet.directory =
       std::filesystem::absolute(fleet.directory.empty() ? "." : fleet.directory).lexically_normal();
   fleet.folder = std::filesystem::absolute(fleet.folder);

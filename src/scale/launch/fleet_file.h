@@ -1,8 +1,8 @@
 // A fleet file: one TOML file that says how many workers of which role run where, on which
 // backend.
 //
-//   fleet.toml -> ReadFleetFile -> FleetFile -> PlanFleet (fleet_plan.h) -> processes, or a Slurm
-//   job
+//   fleet.toml -> ReadFleetFile -> FleetFile -> PlanFleet (fleet_plan.h) -> processes, or jobs of
+//   Slurm (slurm.h), or objects of Kubernetes (kubernetes.h)
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,18 @@ struct FleetSlurm {
   uint32_t signal_s = 60;            // this long before the limit a job is told to end
 };
 
+struct FleetKubernetes {
+  std::vector<std::string> command = {"kubectl"};
+  std::string name_space = "default";
+  std::string image = "tidemill:latest";
+  std::string redis_image = "redis:7";
+  std::string secret;         // of deploy/secrets.sh; empty: one is made with the fleet
+  std::string claim;          // a volume claim for the runs; empty: one is made
+  std::string storage_class;  // of the claims that are made; empty: the cluster's
+  uint32_t storage_gb = 50;   // of the runs' claim
+  std::string gpu_resource = "nvidia.com/gpu";
+};
+
 struct FleetFile {
   std::string run;
   std::string config;  // absolute
@@ -54,6 +66,7 @@ struct FleetFile {
 
   FleetSsh ssh;
   FleetSlurm slurm;
+  FleetKubernetes kubernetes;
 
   // Where this run's fleet keeps its state, logs and what Redis wrote.
   std::string RunFolder() const { return folder + "/" + run; }

@@ -48,6 +48,11 @@ TEST(FleetFile, WhatIsWrongIsNamed) {
                     "[[workers]]\nrole = \"tools\"\nhosts = [\"b\"]\n",
                 "\"b\" is not one of ssh.hosts");
   ExpectRefused(Whole("backend = \"cloud\"\n"), "backend");
+  ExpectRefused("run = \"Demo_1\"\nconfig = \"run.toml\"\nbackend = \"kubernetes\"\n" +
+                    std::string("[[workers]]\nrole = \"learner\"\n") + kRoles,
+                "small letters");
+  ExpectRefused(Whole("backend = \"kubernetes\"\nbus_file = \"b\"\nkubernetes.secret = \"s\"\n"),
+                "bus_file must be empty");
   ExpectRefused(Whole("") + "[[workers]]\nrole = \"tools\"\ncuont = 2\n", "cuont");
 }
 

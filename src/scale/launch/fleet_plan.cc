@@ -49,9 +49,11 @@ std::string FleetRedis::Url() const {
 }
 
 std::string FleetRedis::Config() const {
-  std::string bind = "bind 127.0.0.1";
-  if (address != "127.0.0.1") bind += " " + address;
-  return bind + "\nport " + std::to_string(port) + "\nrequirepass " + password +
+  return Config(address == "127.0.0.1" ? address : "127.0.0.1 " + address);
+}
+
+std::string FleetRedis::Config(const std::string& bind) const {
+  return "bind " + bind + "\nport " + std::to_string(port) + "\nrequirepass " + password +
          "\nappendonly yes\nsave \"\"\nmaxmemory-policy noeviction\n" +
          "proto-max-bulk-len 134217728\ndaemonize no\n";
 }

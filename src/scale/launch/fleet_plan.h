@@ -29,6 +29,8 @@ struct FleetRedis {
   std::string Url() const;
   // The text of its config file, without the folder of its data: that is the keeper's.
   std::string Config() const;
+  // The same, with the addresses it listens on.
+  std::string Config(const std::string& bind) const;
 };
 
 struct MachineRoom {

@@ -4,10 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/child_process.h"
+
 namespace tidemill {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+const std::string kEndInOrder = HowItEnded(0);
 
 const char* PhaseName(FleetPhase phase) {
   switch (phase) {
@@ -92,8 +96,11 @@ FleetState StateOf(const std::string& run, const KeeperBook& book) {
   state.over = book.phase() == FleetPhase::kOver;
   state.failure = book.failure();
   for (const KeptProcess& process : book.processes()) {
+    const bool ended_badly = !process.last_end.empty() && process.last_end != kEndInOrder;
+    const bool died = process.state == KeptState::kFailed ||
+                      (book.phase() == FleetPhase::kRunning && ended_badly);
     state.processes.push_back({process.name, process.role, StateName(process.state), process.pid,
-                               process.starts, process.last_end});
+                               process.starts, process.last_end, died});
   }
   return state;
 }
@@ -108,7 +115,8 @@ std::string StateText(const FleetState& state) {
                                  {"state", process.state},
                                  {"pid", process.pid},
                                  {"starts", process.starts},
-                                 {"last_end", process.last_end}});
+                                 {"last_end", process.last_end},
+                                 {"died", process.died}});
   }
   return json.dump() + "\n";
 }
@@ -130,6 +138,7 @@ Result<FleetState> ReadState(const std::string& text) try {
     one.at("pid").get_to(process.pid);
     one.at("starts").get_to(process.starts);
     one.at("last_end").get_to(process.last_end);
+    one.at("died").get_to(process.died);
     state.processes.push_back(std::move(process));
   }
   return state;

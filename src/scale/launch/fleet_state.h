@@ -28,6 +28,7 @@ struct ProcessState {
   pid_t pid = 0;      // while it runs
   uint32_t starts = 0;
   std::string last_end;  // empty: it never ended
+  bool died = false;     // it did not end in order, and nobody asked it to end
 };
 
 struct FleetState {

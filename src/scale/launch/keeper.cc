@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -24,7 +25,7 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kSpecBytesMax = 16u << 20;
-constexpr int kLookMs = 200;  // how often it is asked whether to stop
+constexpr Duration kLook = milliseconds(200);  // how often it is asked whether to stop
 
 // Held as long as the keeper lives; has its process id.
 Result<Fd> TakeLock(const std::string& folder) {
@@ -114,7 +115,9 @@ class Keeper {
   void WaitForAnEnd() {
     std::vector<pollfd> fds;
     for (const auto& [i, fd] : running_) fds.push_back({fd.get(), POLLIN, 0});
-    poll(fds.data(), fds.size(), kLookMs);
+    const Time next = book_.NextTime(), now = clock_.Now();
+    const Duration wait = next <= now ? Duration(0) : std::min<Duration>(next - now, kLook);
+    poll(fds.data(), fds.size(), static_cast<int>(std::chrono::ceil<milliseconds>(wait).count()));
   }
 
   void Reap() {

@@ -11,11 +11,10 @@ constexpr uint16_t kRedisPort = 6390;
 
 // What every script begins with. A job that reaches its time limit gets USR1 and queues itself
 // again; one that is preempted gets TERM and is queued again by Slurm.
-std::string ScriptHead(const FleetFile& fleet, const std::string& role) {
+std::string ScriptHead(const FleetFile& fleet, const std::string& role, const std::string& job) {
   std::string text =
       "#!/bin/bash\n# " + role + " workers of the run " + fleet.run + ".\nset -u\numask 077\n";
   text += "folder=" + ShellWord(fleet.RunFolder()) + "\n";
-  text += "cd " + ShellWord(fleet.directory) + " || exit 2\n";
   text += "export TIDEMILL_RUN=" + ShellWord(fleet.run) + "\n";
   text += R"sh(child=
 ended=
@@ -31,7 +30,17 @@ finish() {
   child=
 }
 pause() { sleep "$1" & wait "$!" 2>/dev/null; }
-)sh";
+# The run cannot go on: says why, and ends the other jobs, also those that wait for a node. One
+# that is submitted later finds the file.
+give_up() {
+  [ -e "$folder/failed" ] || printf '%s\n' "$1" >"$folder/failed"
+  [ -z "$child" ] || { kill -TERM "$child" 2>/dev/null; finish; }
+  others=$(awk -v me="${SLURM_ARRAY_JOB_ID:-}" '$1 != me { print $1 }' "$folder/jobs" 2>/dev/null)
+  [ -z "$others" ] || scancel $others
+  exit 2
+}
+me=)sh" + ShellWord(job) +
+          "-${SLURM_ARRAY_TASK_ID:-1}\n";
   return text;
 }
 
@@ -40,60 +49,85 @@ constexpr char kScriptEnd[] =
 exit 143
 )sh";
 
-std::string WorkerScript(const FleetFile& fleet, const std::string& role,
+// Of a role one worker may be enough: the run cannot go on when all of them were given up.
+std::string HopelessLines(const std::string& role, uint32_t of_role) {
+  return "hopeless() {\n  mkdir -p \"$folder/hopeless\"\n  touch \"$folder/hopeless/" + role +
+         " $me\"\n  [ \"$(ls \"$folder/hopeless\" | grep -c '^" + role + " ')\" -lt " +
+         std::to_string(of_role) + " ] || give_up \"$me exited with status 2\"\n  exit 2\n}\n";
+}
+
+std::string WorkerScript(const FleetFile& fleet, const SlurmJob& job, uint32_t of_role,
                          const std::vector<std::string>& words) {
-  std::string text = ScriptHead(fleet, role);
+  std::string text = ScriptHead(fleet, job.role, job.name) + HopelessLines(job.role, of_role);
+  text += "cd " + ShellWord(fleet.directory) + " || hopeless\n";
   text += "url() { cat \"$folder/bus.url\" 2>/dev/null; }\n";
   text += R"sh(while [ -z "$ended" ]; do
+  [ -e "$folder/failed" ] && exit 1
   seen=$(url)
   if [ -z "$seen" ]; then pause 1; continue; fi
 )sh";
   text += "  TIDEMILL_BUS=$seen " + ShellLine(words) + " &\n";
   text += R"sh(  child=$!
   # Another URL: the learner's job runs on another node, and Redis with it.
-  while [ -z "$ended" ] && kill -0 "$child" 2>/dev/null && [ "$(url)" = "$seen" ]; do pause 1; done
-  [ "$(url)" = "$seen" ] || kill -TERM "$child" 2>/dev/null
+  while [ -z "$ended" ] && kill -0 "$child" 2>/dev/null && [ "$(url)" = "$seen" ] &&
+    [ ! -e "$folder/failed" ]; do pause 1; done
+  [ "$(url)" = "$seen" ] && [ ! -e "$folder/failed" ] || kill -TERM "$child" 2>/dev/null
   finish
   [ -n "$ended" ] && break
   [ -e "$folder/done" ] && exit 0
-  [ "$status" -eq 2 ] && exit 2
+  [ "$status" -eq 2 ] && hopeless
   pause 2
 done
 )sh";
   return text + kScriptEnd;
 }
 
-// Redis as the fleet brings it: beside the learner, its data in the fleet's folder.
+// Redis as the fleet brings it: beside the learner, its data in the fleet's folder. It is started
+// again a few times; a broker that is there already looks after itself.
 std::string RedisLines(const FleetFile& fleet) {
   if (!fleet.bus_file.empty()) {
-    return "url=$(cat " + ShellWord(fleet.bus_file) + ") || exit 2\nredis=\n";
+    return "redis=\nserve() { :; }\nserved() { :; }\nurl=$(cat " + ShellWord(fleet.bus_file) +
+           ") || give_up \"$me: the file of the bus cannot be read\"\n";
   }
   const std::string port = std::to_string(fleet.redis_port == 0 ? kRedisPort : fleet.redis_port);
   const std::string address =
       fleet.redis_address.empty() ? "$(hostname)" : ShellWord(fleet.redis_address);
-  return "address=" + address + "\npassword=$(cat \"$folder/redis.password\") || exit 2\n" +
+  return "redis=\naddress=" + address +
+         "\npassword=$(cat \"$folder/redis.password\") || give_up \"$me: the password of Redis "
+         "cannot be read\"\n" +
          "mkdir -p \"$folder/redis\"\n" + "printf 'bind 127.0.0.1 %s\\nport " + port +
          "\\nrequirepass %s\\ndir \"%s\"\\nappendonly yes\\nsave \"\"\\nmaxmemory-policy "
          "noeviction\\nproto-max-bulk-len 134217728\\n' \\\n"
          "  \"$address\" \"$password\" \"$folder/redis\" >\"$folder/redis.conf\"\n" +
-         ShellWord(fleet.redis_program) +
-         " \"$folder/redis.conf\" >>\"$folder/redis.log\" 2>&1 &\n" +
-         "redis=$!\nurl=redis://:$password@$address:" + port + "/0\n";
+         "url=redis://:$password@$address:" + port + "/0\nredis_starts=0\nserve() {\n" +
+         "  [ \"$redis_starts\" -lt 8 ] || give_up \"redis ended $redis_starts times\"\n" +
+         "  redis_starts=$((redis_starts + 1))\n  " + ShellWord(fleet.redis_program) +
+         " \"$folder/redis.conf\" >>\"$folder/redis.log\" 2>&1 &\n  redis=$!\n}\n" +
+         "served() { kill -0 \"$redis\" 2>/dev/null; }\n";
 }
 
 std::string LearnerScript(const FleetFile& fleet, const std::vector<std::string>& words) {
-  std::string text = ScriptHead(fleet, "learner") + RedisLines(fleet);
+  std::string text = ScriptHead(fleet, "learner", "learner");
+  text += "cd " + ShellWord(fleet.directory) + " || give_up \"$me: its folder is missing\"\n";
+  text += RedisLines(fleet);
   text += R"sh(trap '[ -z "$redis" ] || kill "$redis" 2>/dev/null' EXIT
+serve
 printf '%s' "$url" >"$folder/bus.url.new" && mv "$folder/bus.url.new" "$folder/bus.url"
 delay=1
 while [ -z "$ended" ]; do
+  [ -e "$folder/failed" ] && exit 1
 )sh";
   text += "  TIDEMILL_BUS=$url " + ShellLine(words) + " &\n";
   text += R"sh(  child=$!
+  while [ -z "$ended" ] && kill -0 "$child" 2>/dev/null; do
+    served || serve
+    pause 1
+  done
   finish
   [ "$status" -eq 0 ] && { touch "$folder/done"; exit 0; }
   [ -n "$ended" ] && break
-  [ "$status" -eq 2 ] && exit 2
+  # Redis ends with this job: the others would wait for it.
+  [ "$status" -eq 2 ] && give_up "$me exited with status 2"
   pause "$delay"
   delay=$((delay < 60 ? delay * 2 : 60))
 done
@@ -129,12 +163,22 @@ std::string LowerCase(std::string text) {
   return text;
 }
 
+// Of Slurm's states, in small letters.
+bool EndedBadly(const std::string& state) {
+  for (const char* bad : {"failed", "timeout", "node_fail", "out_of_memory", "boot_fail"}) {
+    if (state.rfind(bad, 0) == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<SlurmJob> SlurmJobs(const FleetFile& fleet, const std::string& program) {
   std::vector<FleetWorkers> groups = fleet.workers;
   std::stable_partition(groups.begin(), groups.end(),
                         [](const FleetWorkers& group) { return group.role == "learner"; });
+  std::map<std::string, uint32_t> of_role;
+  for (const FleetWorkers& workers : groups) of_role[workers.role] += workers.count;
   std::vector<SlurmJob> jobs;
   std::map<std::string, int> seen;
   for (const FleetWorkers& workers : groups) {
@@ -146,7 +190,7 @@ std::vector<SlurmJob> SlurmJobs(const FleetFile& fleet, const std::string& progr
     job.words = SubmitWords(fleet, workers, job.name);
     const std::vector<std::string> words = WorkerWords(fleet, workers, program);
     job.script = workers.role == "learner" ? LearnerScript(fleet, words)
-                                           : WorkerScript(fleet, workers.role, words);
+                                           : WorkerScript(fleet, job, of_role[job.role], words);
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -180,6 +224,7 @@ Result<std::vector<ProcessState>> ReadQueue(const std::string& text,
     process.state = LowerCase(parts[2]);
     if (!parts[3].empty()) process.state += " on " + parts[3];
     if (parts[4] != "None") process.last_end = parts[4];
+    process.died = EndedBadly(process.state);
     processes.push_back(std::move(process));
   }
   return processes;
@@ -203,6 +248,15 @@ std::string DoneFile(const FleetFile& fleet) {
 }
 std::string DownFile(const FleetFile& fleet) {
   return fleet.RunFolder() + "/down";
+}
+std::string FailedFile(const FleetFile& fleet) {
+  return fleet.RunFolder() + "/failed";
+}
+std::string HopelessFolder(const FleetFile& fleet) {
+  return fleet.RunFolder() + "/hopeless";
+}
+std::string BusFile(const FleetFile& fleet) {
+  return fleet.RunFolder() + "/bus.url";
 }
 std::string RedisFile(const FleetFile& fleet) {
   return fleet.RunFolder() + "/redis.password";

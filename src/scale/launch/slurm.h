@@ -3,7 +3,9 @@
 //
 // The fleet's folder is seen by every node. The learner's job starts Redis on its node and writes
 // its URL into the folder (`bus.url`, for the owner alone); the others wait for it, and start their
-// worker again when it changes: the learner's job was queued again and runs elsewhere.
+// worker again when it changes: the learner's job was queued again and runs elsewhere. A worker
+// with wrong words or a wrong config is given up; where it was the learner, or the last of its
+// role, its job says so in the folder (`failed`) and ends the others.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +46,13 @@ Result<std::vector<ProcessState>> ReadQueue(const std::string& text,
 Result<std::string> ReadJobId(const std::string& text);
 
 // Files of the fleet's folder.
-std::string JobsFile(const FleetFile& fleet);   // a line for each job: id, name, role
-std::string DoneFile(const FleetFile& fleet);   // the learner ended well
-std::string DownFile(const FleetFile& fleet);   // a person ended the fleet
-std::string RedisFile(const FleetFile& fleet);  // the password, for the owner alone
+std::string JobsFile(const FleetFile& fleet);    // a line for each job: id, name, role
+std::string DoneFile(const FleetFile& fleet);    // the learner ended well
+std::string DownFile(const FleetFile& fleet);    // a person ended the fleet
+std::string FailedFile(const FleetFile& fleet);  // one line: which worker ended the fleet, and how
+std::string HopelessFolder(const FleetFile& fleet);  // a file for each worker that was given up
+std::string BusFile(const FleetFile& fleet);         // the URL, for the owner alone
+std::string RedisFile(const FleetFile& fleet);       // the password, for the owner alone
 
 std::string JobsText(const std::vector<SubmittedJob>& jobs);
 Result<std::vector<SubmittedJob>> ReadJobs(const std::string& text);
