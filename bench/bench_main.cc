@@ -92,7 +92,7 @@ constexpr Bench kBenches[] = {
     {"proof", [](const BenchWords& w) { return Print(RunProofBench({}), w.json, Holds); }},
     {"learner", [](const BenchWords& w) { return Print(RunLearnerBench({}), w.json); }},
     {"allreduce", [](const BenchWords& w) { return Print(RunAllreduceBench({}), w.json); }},
-    {"publish", [](const BenchWords& w) { return Print(RunPublishBench({}), w.json); }},
+    {"publish", [](const BenchWords& w) { return Print(RunPublishBench(w.publish), w.json); }},
     {"engine", [](const BenchWords& w) { return Print(RunEngineBench({}), w.json); }},
     {"int8", [](const BenchWords& w) { return Print(RunInt8Bench({}), w.json); }},
     {"remote", [](const BenchWords& w) { return Print(RunRemoteBench({}), w.json, Holds); }},

@@ -12,6 +12,7 @@
 #include "bench/gateway_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/overlap_bench.h"
+#include "bench/publish_bench.h"
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
 #include "bench/waiting_bench.h"
@@ -22,6 +23,7 @@ struct BenchWords {
   std::string name;  // of the benchmark
   bool json = false;
   BusBenchOptions bus;
+  PublishBenchOptions publish;
   StoreBenchOptions store;
   TokenizerBenchOptions tokenizer;
   ConstraintBenchOptions constraint;

@@ -100,6 +100,25 @@ void AddMemoryWords(CLI::App& command, MemoryBenchOptions& options, uint64_t& se
       ->capture_default_str();
 }
 
+void AddBusWords(CLI::App& command, BusBenchOptions& options) {
+  command.add_option("--bus", options.urls,
+                     "redis://HOST:PORT/DB or amqp://HOST:PORT/VHOST, also several; default: the "
+                     "embedded bus");
+}
+
+void AddPublishWords(CLI::App& command, PublishBenchOptions& options) {
+  command
+      .add_option("--ways", options.ways,
+                  "all, or of process, shm, files, broker, delta (files, of which one number in a "
+                  "hundred changes)")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--bus", options.bus, "redis://HOST:PORT/DB, for the way broker");
+  command.add_option("--hidden-size", options.hidden_size, "Width of the model, a multiple of 64")
+      ->capture_default_str();
+  command.add_option("--layers", options.layers, "Its layers")->capture_default_str();
+}
+
 void AddDiskWords(CLI::App& command, DiskBenchOptions& options) {
   command.add_option("--config", options.config, "A config.json")->capture_default_str();
   command.add_option("--folder", options.folder, "Working folder; must not exist; removed")
@@ -134,17 +153,16 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
     command->add_flag("--json", words->json, "Print one JSON object on standard output");
     return *command;
   };
-  add("bus", "Publish, receive and acknowledge; on brokers against their bare clients")
-      .add_option("--bus", words->bus.urls,
-                  "redis://HOST:PORT/DB or amqp://HOST:PORT/VHOST, also several; default: the "
-                  "embedded bus");
+  AddBusWords(add("bus", "Publish, receive and acknowledge; on brokers against their bare clients"),
+              words->bus);
   add("store", "Synced trajectories per second against plain file writes")
       .add_option("--folder", words->store.directory, "Folder on the disk to measure");
   add("sandbox", "A request on a warm pool against a plain spawn of the same command");
   add("proof", "A verdict of the prover against the same answer in a box");
   add("learner", "Training against the matrix products it needs");
   add("allreduce", "All-reduce of a gradient over ranks against a plain copy");
-  add("publish", "Publishing weights: time to the first token and pause, against a plain copy");
+  AddPublishWords(add("publish", "Publishing weights: first token and pause, against a plain copy"),
+                  words->publish);
   add("engine", "Decoding against the same in plain libtorch calls");
   add("int8", "Decoding with weights in eight bits against float32, at 135M parameters");
   add("remote",

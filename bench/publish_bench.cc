@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bus/broker.h"
 #include "core/mutex.h"
 #include "engine/torch/torch_engine.h"
 #include "engine/weight_preparer.h"
@@ -22,6 +23,7 @@
 #include "weights/version_log.h"
 #include "weights/weight_publisher.h"
 #include "weights/weight_receiver.h"
+#include "weights/weights_way.h"
 
 namespace tidemill {
 namespace {
@@ -145,10 +147,20 @@ class Generation {
   std::thread thread_;
 };
 
+// As an optimizer's step does it: every number, or one in a hundred.
+void Change(TrainableModel& model, bool few, uint64_t version) {
+  constexpr int64_t kOneIn = 100;
+  const at::NoGradGuard no_gradient;
+  for (const auto& [name, tensor] : model.parameters()) {
+    at::Tensor flat = tensor.view({-1});
+    if (few) flat = flat.slice(0, static_cast<int64_t>(version) % kOneIn, flat.numel(), kOneIn);
+    flat.mul_(version % 2 == 0 ? 1.01 : 1 / 1.01);
+  }
+}
+
 // `publish` is the learner's end, `take` the engine's.
 Result<PublishWay> Measure(const std::string& name, const PublishBenchOptions& options,
-                           const TrainableModel& model, WeightChannel& publish,
-                           WeightChannel& take) {
+                           TrainableModel& model, WeightChannel& publish, WeightChannel& take) {
   TM_ASSIGN_OR_RETURN(auto weights, model.Snapshot());
   EngineOptions engine_options;
   engine_options.max_context = 1024;
@@ -157,6 +169,7 @@ Result<PublishWay> Measure(const std::string& name, const PublishBenchOptions& o
   Generation generation(std::move(engine), take, options.sequences);
   std::vector<double> first, snapshot, published;
   for (uint64_t version = 2; version < 2 + options.versions; ++version) {
+    Change(model, name == "delta", version);
     const auto began = Clock::now();
     TM_ASSIGN_OR_RETURN(auto next, model.Snapshot());
     const auto copied = Clock::now();
@@ -191,50 +204,97 @@ double CopySpeed(size_t bytes) {
   return static_cast<double>(bytes) / Median(times) / 1e6;
 }
 
+struct Across {
+  const PublishBenchOptions& options;
+  std::shared_ptr<const PolicyWeights> weights;  // published first
+  TrainableModel& model;
+  std::string folder;
+  double copy_ms = 0;  // of a whole version
+};
+
+// From a publisher to a receiver, as between two processes.
+Result<PublishWay> MeasureAcross(const Across& across, const std::string& name) {
+  const PublishBenchOptions& options = across.options;
+  const WeightsWay carried = name == "shm"      ? WeightsWay::kShm
+                             : name == "broker" ? WeightsWay::kBus
+                                                : WeightsWay::kFiles;
+  const auto place = [url = options.bus] { return ConnectPlace(url, "bench-publish"); };
+  const std::string folder = across.folder + "/" + name;
+  WeightPublisher publisher(EncodeWeights, {.incarnation = 1, .folder = folder, .bus = place});
+  if (carried != WeightsWay::kShm) publisher.Want(carried);
+  TM_RETURN_IF_ERROR(publisher.Publish({1, 1, across.weights}));
+  publisher.Flush();
+  const DecodeOptions decode{across.model.config(), nullptr, "cpu"};
+  WeightReceiver receiver([&](const WeightBlob& blob) { return DecodeWeights(blob, decode); });
+  if (carried == WeightsWay::kShm) {
+    TM_ASSIGN_OR_RETURN(auto source, OpenShmWeights(publisher.shm_location(), 1));
+    receiver.Follow(std::move(source));
+  } else if (carried == WeightsWay::kBus) {
+    TM_ASSIGN_OR_RETURN(auto opened, place());
+    receiver.Follow(NewVersionLogSource(std::move(opened)));
+  } else {
+    receiver.Follow(NewVersionLogSource(NewFolderPlace(folder)));
+  }
+  TM_ASSIGN_OR_RETURN(PublishWay way, Measure(name, options, across.model, publisher, receiver));
+  publisher.Flush();
+  const CarrierFigures figures = publisher.figures()[carried];
+  way.bytes = static_cast<double>(figures.put.bytes);
+  way.density = figures.put.density;
+  way.copy_share = across.copy_ms / (1e3 * figures.seconds);
+  return way;
+}
+
+Result<std::vector<std::string>> WaysToMeasure(const PublishBenchOptions& options,
+                                               std::vector<std::string>& left_out) {
+  std::vector<std::string> ways;
+  const bool all = std::find(options.ways.begin(), options.ways.end(), "all") != options.ways.end();
+  for (const char* way : kPublishWays) {
+    const bool named =
+        std::find(options.ways.begin(), options.ways.end(), way) != options.ways.end();
+    if (!all && !named) continue;
+    if (std::string_view(way) == "broker" && options.bus.empty()) {
+      if (named) return Invalid("--bus: the way broker needs redis://HOST:PORT/DB");
+      left_out.emplace_back("broker: needs --bus redis://HOST:PORT/DB");
+      continue;
+    }
+    ways.emplace_back(way);
+  }
+  if (!all && ways.size() != options.ways.size()) {
+    return Invalid("--ways: must be all, or of process, shm, files, broker and delta");
+  }
+  return ways;
+}
+
 }  // namespace
 
 Result<PublishBenchReport> RunPublishBench(const PublishBenchOptions& options) {
   if (options.versions <= kWarm || options.hidden_size % 64 != 0) {
     return Invalid("more than 2 versions, and a width that 64 divides");
   }
-  const ModelConfig config = BenchConfig(options);
-  TM_ASSIGN_OR_RETURN(auto weights, PolicyWeights::NewRandom(config, 1));
-  TM_ASSIGN_OR_RETURN(auto model, TrainableModel::FromWeights(*weights));
   PublishBenchReport report;
+  TM_ASSIGN_OR_RETURN(const std::vector<std::string> ways, WaysToMeasure(options, report.left_out));
+  TM_ASSIGN_OR_RETURN(auto weights, PolicyWeights::NewRandom(BenchConfig(options), 1));
+  TM_ASSIGN_OR_RETURN(auto model, TrainableModel::FromWeights(*weights));
   {
     TM_ASSIGN_OR_RETURN(const EncodedWeights encoded, EncodeWeights(*weights));
     report.bytes = encoded.parts->bytes();
   }
   report.copy_gb_per_s = CopySpeed(report.bytes);
-  const auto local = NewLocalWeightChannel();
-  TM_ASSIGN_OR_RETURN(PublishWay in_process,
-                      Measure("in process", options, *model, *local, *local));
-  report.ways.push_back(in_process);
-
-  const DecodeOptions decode{config, nullptr, "cpu"};
   std::string folder =
       (options.folder.empty() ? std::filesystem::temp_directory_path().string() : options.folder) +
       "/tidemill-publish-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return Unavailable(folder + ": cannot make it");
-  const auto across = [&](const std::string& name, bool files) -> Status {
-    WeightPublisher publisher(EncodeWeights, {.incarnation = 1, .folder = folder});
-    if (files) publisher.Want(WeightsWay::kFiles);
-    TM_RETURN_IF_ERROR(publisher.Publish({1, 1, weights}));
-    WeightReceiver receiver([&](const WeightBlob& blob) { return DecodeWeights(blob, decode); });
-    if (files) {
-      receiver.Follow(NewVersionLogSource(NewFolderPlace(folder)));
-    } else {
-      TM_ASSIGN_OR_RETURN(auto source, OpenShmWeights(publisher.shm_location(), 1));
-      receiver.Follow(std::move(source));
-    }
-    TM_ASSIGN_OR_RETURN(PublishWay way, Measure(name, options, *model, publisher, receiver));
-    way.publish_share =
-        static_cast<double>(report.bytes) / way.publish_ms / 1e6 / report.copy_gb_per_s;
-    report.ways.push_back(way);
-    return Ok();
-  };
-  Status status = across("shared memory", false);
-  if (status.ok()) status = across("files", true);
+  const Across across{options, weights, *model, folder,
+                      static_cast<double>(report.bytes) / report.copy_gb_per_s / 1e6};
+  Status status;
+  for (const std::string& name : ways) {
+    const auto local = NewLocalWeightChannel();
+    Result<PublishWay> way = name == "process" ? Measure(name, options, *model, *local, *local)
+                                               : MeasureAcross(across, name);
+    status = way.status();
+    if (!status.ok()) break;
+    report.ways.push_back(std::move(*way));
+  }
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   if (!status.ok()) return status;
@@ -242,19 +302,20 @@ Result<PublishBenchReport> RunPublishBench(const PublishBenchOptions& options) {
 }
 
 std::string PublishBenchReport::ToText() const {
-  std::string text = fmt::format("weights of {:.1f} MB; a plain copy of them runs at {:.1f} GB/s\n",
-                                 static_cast<double>(bytes) / 1e6, copy_gb_per_s);
+  std::string text = fmt::format(
+      "weights of {:.1f} MB; a plain copy of them runs at {:.1f} GB/s\n\n{:<9} {:>10} {:>9} {:>12} "
+      "{:>10} {:>10} {:>9} {:>8} {:>10}\n",
+      static_cast<double>(bytes) / 1e6, copy_gb_per_s, "way", "MB sent", "changed", "first token",
+      "snapshot", "publish", "pause", "step", "of a copy");
   for (const PublishWay& way : ways) {
     text += fmt::format(
-        "  {:<14} first token after {:7.1f} ms (snapshot {:.1f}, publish {:.1f}); generation "
-        "pauses "
-        "{:.1f} ms, a step takes {:.1f} ms",
-        way.name, way.to_first_token_ms, way.snapshot_ms, way.publish_ms, way.pause_ms,
-        way.step_ms);
-    if (way.publish_share > 0)
-      text += fmt::format("; publishing at {:.0f} % of the copy", 100 * way.publish_share);
-    text += "\n";
+        "{:<9} {:>10.2f} {:>8.1f}% {:>9.1f} ms {:>7.1f} ms {:>7.1f} ms {:>6.2f} ms {:>5.1f} ms ",
+        way.name, way.bytes / 1e6, 100 * way.density, way.to_first_token_ms, way.snapshot_ms,
+        way.publish_ms, way.pause_ms, way.step_ms);
+    text += way.copy_share > 0 ? fmt::format("{:>8.1f} %\n", 100 * way.copy_share)
+                               : fmt::format("{:>10}\n", "-");
   }
+  for (const std::string& why : left_out) text += "left out: " + why + "\n";
   text.pop_back();
   return text;
 }
@@ -263,15 +324,19 @@ std::string PublishBenchReport::ToJson() const {
   nlohmann::ordered_json json;
   json["bytes"] = bytes;
   json["copy_gb_per_s"] = copy_gb_per_s;
+  json["ways"] = nlohmann::ordered_json::array();
   for (const PublishWay& way : ways) {
     json["ways"].push_back({{"name", way.name},
+                            {"bytes", way.bytes},
+                            {"density", way.density},
                             {"to_first_token_ms", way.to_first_token_ms},
                             {"snapshot_ms", way.snapshot_ms},
                             {"publish_ms", way.publish_ms},
                             {"pause_ms", way.pause_ms},
                             {"step_ms", way.step_ms},
-                            {"publish_share", way.publish_share}});
+                            {"copy_share", way.copy_share}});
   }
+  json["left_out"] = left_out;
   return json.dump();
 }
 

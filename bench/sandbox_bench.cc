@@ -192,7 +192,8 @@ class Bench {
     KeptBoxes kept(0, std::chrono::seconds(1));
     ShellBoxes shells(1, std::chrono::seconds(1));
     RootPools roots(pool_, {}, "");
-    ToolRunner runner(pool_, roots, kept, shells, nullptr, clock, ToolOptions());
+    McpServers servers({});
+    ToolRunner runner(pool_, roots, kept, shells, servers, nullptr, clock, ToolOptions());
     const v1::ToolRequest grade = GradeRequest();
     for (const size_t at_once : options_.at_once) {
       SandboxBenchReport::Rate rate;

@@ -7,21 +7,23 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "core/group_token.h"
 #include "core/message_check.h"
 #include "proto/session.pb.h"
+#include "proto/skills.pb.h"
 #include "proto/tidemill.pb.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tidemill;  // NOLINT: a program of one function
   if (size == 0) return 0;
-  const auto* sent = v1::Task::descriptor()->file();
-  const auto* stored = v1::Session::descriptor()->file();
-  const int which = data[0] % (sent->message_type_count() + stored->message_type_count());
-  const auto* type = which < sent->message_type_count()
-                         ? sent->message_type(which)
-                         : stored->message_type(which - sent->message_type_count());
+  std::vector<const google::protobuf::Descriptor*> types;
+  for (const auto* file : {v1::Task::descriptor()->file(), v1::Session::descriptor()->file(),
+                           v1::SkillLesson::descriptor()->file()}) {
+    for (int i = 0; i < file->message_type_count(); ++i) types.push_back(file->message_type(i));
+  }
+  const auto* type = types[data[0] % types.size()];
   const auto* prototype = google::protobuf::MessageFactory::generated_factory()->GetPrototype(type);
   const std::unique_ptr<google::protobuf::Message> message(prototype->New());
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);

@@ -13,20 +13,30 @@ bool EarnsACase(const SimTrajectory& stored) {
          !stored.trajectory.submission().empty();
 }
 
+// What a report on a team's group leaves counted in the policy's gate.
+int64_t UsesOfPart(const v1::GroupReport& report, const std::string& policy, int64_t paid) {
+  for (const v1::PolicyCredit& credit : report.credits()) {
+    if (credit.policy() == policy) return credit.accepted() > 0 ? paid : credit.uses();
+  }
+  return 0;
+}
+
 }  // namespace
 
-void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t policies,
-               World& world) {
+void CheckGate(const SimStore& store, const Draw& draw, const std::string& policy, uint64_t steps,
+               bool team, World& world) {
   int64_t counted = 0;  // uses that what was issued pays for
   const int64_t paid = UsesPaid(draw.replay);
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+    if (!team && entry.lease.policy() != policy) continue;
     const bool dropped = entry.report && entry.report->dropped() > 0;
-    const int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
+    int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
+    if (team && entry.report)
+      uses = std::min<int64_t>(uses, UsesOfPart(*entry.report, policy, paid));
     counted += uses * entry.lease.members();
   }
-  const int64_t ahead = static_cast<int64_t>(policies) * (draw.eta + 1) * paid;
-  const int64_t allowed = (ahead + static_cast<int64_t>(steps)) * kBatch;
+  const int64_t allowed = ((draw.eta + 1) * paid + static_cast<int64_t>(steps)) * kBatch;
   if (counted > allowed) {
     world.verdict().Fail("the gate let " + std::to_string(counted) + " uses of episodes through; " +
                          std::to_string(allowed) + " are allowed after " + std::to_string(steps) +
@@ -34,7 +44,7 @@ void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t p
   }
 }
 
-void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world) {
+void CheckUses(const SimStore& store, const ReplayConfig& replay, uint64_t learners, World& world) {
   uint64_t uses = 0, accepted = 0;
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
@@ -42,7 +52,7 @@ void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world) 
     const bool paid_first = entry.report->revision() > 1;  // dropped by a second look, say
     accepted += entry.report->accepted() > 0 || store.UsesOf(id) > 0 || paid_first;
   }
-  const uint64_t paid = accepted * UsesPaid(replay);
+  const uint64_t paid = accepted * learners * UsesPaid(replay);
   if (uses > paid) {
     world.verdict().Fail("groups were used " + std::to_string(uses) + " times; " +
                          std::to_string(paid) + " were paid for by inserts");

@@ -38,12 +38,14 @@ struct MemoryWatch {
 };
 
 // Episodes issued and not given back may never exceed what the bound allows after so many steps,
-// counted from the database. Each policy has a gate; the steps are those of all.
-void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, size_t policies,
-               World& world);
+// counted from the database. Each policy has a gate and steps of its own: a crash may take one of
+// them back behind what was issued for it, and then another may still issue. A team's groups stand
+// in the gates of all of its policies.
+void CheckGate(const SimStore& store, const Draw& draw, const std::string& policy, uint64_t steps,
+               bool team, World& world);
 
 // Over the whole line that survives, groups were used no more often than inserts paid for.
-void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world);
+void CheckUses(const SimStore& store, const ReplayConfig& replay, uint64_t learners, World& world);
 
 // Whether every trajectory is of a group that was issued.
 bool KnowsEveryGroup(const SimDurable& durable);

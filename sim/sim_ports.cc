@@ -188,7 +188,11 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
       }
     }
     const bool touched = checks_.forgeries->Touched(trajectory.id().group());
-    for (const v1::Turn& turn : trajectory.turns()) CheckTurn(turn, batch.step(), touched);
+    for (const v1::Turn& turn : trajectory.turns()) {
+      CheckTurn(turn, batch.step(), touched);
+      if (turn.role() == sample.role() || touched) continue;
+      world_.verdict().Fail("a turn of another role than its sample's reached a loss");
+    }
   }
   if (slots != checks_.batch_episodes) {
     world_.verdict().Fail("a batch stands for " + std::to_string(slots) + " episodes, not " +

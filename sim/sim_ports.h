@@ -30,6 +30,7 @@ struct PublishedVersions {
   std::map<PolicyId, uint64_t> newest;
 
   uint64_t Newest(PolicyId policy = PolicyId::kMain) const { return newest.at(policy); }
+  uint64_t NewestStep(PolicyId policy) const { return made.at(newest.at(policy)).step; }
   // Not: there is one of this number.
   bool Add(PolicyId policy, uint64_t version, uint64_t step) {
     newest[policy] = version;
@@ -141,6 +142,7 @@ class SimTalk final : public EpisodeTalk {
   Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {7, 8}};
   }
+  Result<NextPrompt> Hear(const std::string&) override { return NextPrompt{.ids = {7, 9}}; }
   bool Watches() const override { return true; }
   // Every token that may be the last is one: most calls are taken back.
   std::unique_ptr<TurnWatch> Watch() override;

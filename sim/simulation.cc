@@ -7,6 +7,7 @@
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 #include "run/assembly.h"
+#include "run/teams.h"
 #include "sim/clients.h"
 #include "sim/draw.h"
 #include "sim/durable_checks.h"
@@ -41,15 +42,23 @@ class Simulation {
                {.acknowledge_before_sync = options.bug == Bug::kAcknowledgeBeforeInsert,
                 .reuse_versions = options.bug == Bug::kVersionReused,
                 .slow_sync = draw_.slow_store},
-               draw_.replay.max_uses),
+               draw_.replay.max_uses * (WithTeam() ? 2 : 1)),
         train_(MakeTasks("t", 7)),
         eval_(MakeTasks("e", 2)) {
     book_.Add(train_), book_.Add(eval_);
     store_.on_group = [this](const v1::GroupLease& group) {
-      // A step may be done and not yet in the database.
-      const uint64_t steps = learner_ == nullptr ? 0 : learner_->counters().steps.load();
       if (group.purpose() != v1::PURPOSE_TRAIN) return;
-      CheckGate(store_, draw_, steps, SeveralPolicies() ? 2 : 1, world_);
+      const auto policy = PolicyNamesOf(Config()).Find(group.policy());
+      TM_CHECK(policy.ok(), "a group is of a policy of the run");
+      // A step may be done and not yet in the database; the dispatcher knows of those that are
+      // published.
+      for (const RunPolicy& one : PoliciesOf(Config())) {
+        if (!WithTeam() && one.id != *policy) continue;
+        const uint64_t steps = learner_ == nullptr ? 0 : versions_.NewestStep(one.id);
+        // One that took its last step bounds a team no more.
+        if (WithTeam() && steps >= kSteps) continue;
+        CheckGate(store_, draw_, one.name, steps, WithTeam(), world_);
+      }
     };
     store_.on_durable = [this](const StoreOp& op) { db_.Keep(op); };
     store_.on_trajectory = [this](const v1::Trajectory& trajectory) {
@@ -74,7 +83,8 @@ class Simulation {
                             std::to_string(RunStepsOf(Config())) + " steps and then starved");
     }
     // A resume forgets what groups that are gone were used beyond their share.
-    if (!world_.verdict().failed() && resumes_ == 0) CheckUses(store_, draw_.replay, world_);
+    if (!world_.verdict().failed() && resumes_ == 0)
+      CheckUses(store_, draw_.replay, WithTeam() ? 2 : 1, world_);
     if (!world_.verdict().failed()) CheckEnd();
     SimReport report;
     report.seed = options_.seed;
@@ -159,7 +169,7 @@ class Simulation {
     const uint64_t step = durable.checkpoints.empty() ? 0 : durable.checkpoints.rbegin()->first;
     if (incarnation_ > kProcesses) ++resumes_;
     store_.ResumeFrom(step);
-    auto resumed = db_.Resume(step, draw_.replay.max_uses);
+    auto resumed = db_.Resume(step, UsesOfAll(Config()));
     if (!resumed.ok()) {
       world_.verdict().Fail("the database cannot go on: " + resumed.status().message());
       resumed = ResumeState();
@@ -185,12 +195,12 @@ class Simulation {
     ports.dispatcher_store = process.stores[0].get();
     ports.replay_store = process.stores[1].get();
     ports.learner_store = process.stores[2].get();
-    if (memory_.on) {
+    if (memory_.on && !WithTeam()) {
       ports.cases = memory_.Begin(durable, world_, kLearner);
       ports.keys = memory_.keys.get();
       ports.memory_store = process.stores[3].get();
     }
-    if (WithTeacher(options_.seed)) ports.teacher = &process.trainers.front()->teacher();
+    if (Taught()) ports.teacher = &process.trainers.front()->teacher();
     ports.train_tasks = &train_;
     ports.eval_tasks = &eval_;
     ports.book = &book_;
@@ -218,7 +228,7 @@ class Simulation {
                                .batch_episodes = kBatch,
                                .forgeries = &forgeries_,
                                .agents = WithPrograms(),
-                               .teacher = WithTeacher(options_.seed),
+                               .teacher = Taught(),
                                .away_teacher_agrees = options_.bug == Bug::kAwayTeacherAgrees};
     for (const RunPolicy& policy : PoliciesOf(config)) {
       if (policy.id != PolicyId::kMain) start.policies.push_back(begin(policy.id, policy.name));
@@ -239,6 +249,10 @@ class Simulation {
     options.rollout.give_up_after = 8;
     options.replay.score_patience = std::chrono::seconds(90);
     options.learner.prefetch = draw_.prefetch;
+    if (options_.bug == Bug::kRoleOfAnother) {
+      std::vector<TeamSeat>& seats = options.rollout.team->seats;
+      seats[1].policy->id = seats[0].policy->id;
+    }
     if (options_.bug == Bug::kBoundsNotChecked) {
       options.replay.limits.vocabulary = MessageLimits().vocabulary;
     }
@@ -256,6 +270,11 @@ class Simulation {
     if (SeveralPolicies()) {
       config.policies = {{.name = "coder"}, {.name = "planner"}};
       config.learner.lora_rank = 4;
+    }
+    if (WithTeam()) {
+      config.team = {.kind = options_.seed % 4 == 0 ? "chain" : "review",
+                     .roles = {"code", "plan"}};
+      config.roles = {{.name = "code", .policy = "coder"}, {.name = "plan", .policy = "planner"}};
     }
     config.rollout.group_size = kGroupSize;
     config.rollout.groups_per_step = kBatchGroups;
@@ -286,18 +305,25 @@ class Simulation {
     config.bus.lease = kLease;
     config.bus.patience = std::chrono::seconds(60);
     config.bus.group_patience = std::chrono::minutes(2);
-    config.memory.on = memory_.on;
+    config.memory.on = memory_.on && !WithTeam();
     if (memory_.with_keys) config.memory.retrieval = "hidden";
-    if (WithTeacher(options_.seed)) AddSimTeacher(config);
+    if (Taught()) AddSimTeacher(config);
     return config;
   }
 
   // In every third run, and where their bugs are planted.
   bool SeveralPolicies() const {
-    const bool planted =
-        options_.bug == Bug::kTrainedUnderAnother || options_.bug == Bug::kVersionOfAnother;
+    const bool planted = options_.bug == Bug::kTrainedUnderAnother ||
+                         options_.bug == Bug::kVersionOfAnother ||
+                         options_.bug == Bug::kRoleOfAnother;
     return planted || (options_.seed % 3 == 1 && options_.bug == Bug::kNone);
   }
+  // In every other run of several policies, and where its bug is planted.
+  bool WithTeam() const {
+    if (options_.bug == Bug::kRoleOfAnother) return true;
+    return SeveralPolicies() && options_.bug == Bug::kNone && options_.seed % 2 == 0;
+  }
+  bool Taught() const { return WithTeacher(options_.seed) && !WithTeam(); }
   // In every third run.
   bool WithPrograms() const {
     return options_.broken_tool.empty() && options_.seed % 3 == 0 && !SeveralPolicies();

@@ -40,6 +40,7 @@ enum class Bug {
   kCancelledIsCharged,       // a cancelled call counts as one that ran
   kTrainedUnderAnother,      // a policy's batch goes to another policy's trainer
   kVersionOfAnother,         // a policy's tokens are drawn from another policy's version
+  kRoleOfAnother,            // a role's turns are drawn from another role's policy
   kAwayTeacherAgrees,        // a teacher that is away counts as one that is certain of every token
 };
 

@@ -111,7 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kCancelledIsCharged, "cancelled call was charged"},
                     std::pair{Bug::kTrainedUnderAnother, "was trained under"},
                     // Replay refuses the episode.
-                    std::pair{Bug::kVersionOfAnother, "messages died|starved"},
+                    std::pair{Bug::kVersionOfAnother, "is of another policy"},
+                    std::pair{Bug::kRoleOfAnother, "messages died|starved|is of another policy"},
                     std::pair{Bug::kTokenNotChecked, "which it never had"},
                     // The learner sees such an id, or before it the teacher.
                     std::pair{Bug::kBoundsNotChecked, "what no loss can bear|is not between 0 and"},

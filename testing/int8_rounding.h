@@ -24,8 +24,11 @@ inline std::shared_ptr<const PolicyWeights> RoundedToSteps(const PolicyWeights& 
                          (tensor.dim() == 2 && name.find("layers.") != std::string::npos &&
                           !name.ends_with(".gate.weight"));
     if (!product) continue;
-    const at::Tensor step = std::get<0>(tensor.abs().max(1, true)) / 127.0;
-    tensor = at::round(tensor / step) * step;
+    const at::Tensor largest = std::get<0>(tensor.abs().max(1, true));
+    // Halves go away from zero, as in the kernel. at::round takes them to even numbers, and weights
+    // that were bfloat16 have many of them.
+    tensor = at::floor((tensor * (127.0 / largest)).abs() + 0.5) * at::sign(tensor) *
+             (largest / 127.0);
   }
   const auto rounded = PolicyWeights::FromTensors(config, tensors);
   TM_CHECK(rounded.ok(), rounded.status().message());

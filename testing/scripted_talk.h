@@ -42,6 +42,7 @@ class ScriptedTalk final : public EpisodeTalk {
     if (said_ != nullptr) said_->push_back(replies);
     return NextPrompt{.ids = words_.behind};
   }
+  Result<NextPrompt> Hear(const std::string&) override { return NextPrompt{.ids = words_.behind}; }
   bool Watches() const override { return true; }
   std::unique_ptr<TurnWatch> Watch() override { return std::make_unique<ScriptedWatch>(words_); }
 

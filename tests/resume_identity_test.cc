@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "run/teams.h"
 #include "tests/fixed_order_line.h"
 #include "tests/line_fixture.h"
 
@@ -18,10 +19,10 @@ FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folde
   std::filesystem::create_directories(folder + "/checkpoints");
   db_ = RunDb::Open(folder + "/run.db", clock_).value();
   RunStart start{.checkpoints = folder + "/checkpoints"};
-  start.resumed = db_->LoadForResume(config.replay.max_uses).value();
+  start.resumed = db_->LoadForResume(UsesOfAll(config)).value();
   if (start.resumed.checkpoint) start.step = start.resumed.checkpoint->step;
   TM_CHECK(db_->ResumeFrom(start.step).ok());
-  start.resumed = db_->LoadForResume(config.replay.max_uses).value();
+  start.resumed = db_->LoadForResume(UsesOfAll(config)).value();
   start.version = Reserve(start.step, {"", start.resumed.policy_steps[""]});
   for (int i = 0; i < 3; ++i) stores_.push_back(std::make_unique<DirectStore>(*db_));
   TM_CHECK(OpenStandardTopics(bus_, {}).ok());
@@ -223,7 +224,11 @@ TEST_F(ResumeIdentity, ATeamOfOneEqualsThePolicyAloneToTheBit) {
   alone.learner.lora_rank = 4;
   RunConfig team = alone;
   team.policies = {{.name = "solo"}};
-  for (const auto& [config, name] : {std::pair{&alone, "alone"}, std::pair{&team, "team"}}) {
+  RunConfig role = team;
+  role.team = {.kind = "chain", .roles = {"coder"}};
+  role.roles = {{.name = "coder", .policy = "solo"}};
+  for (const auto& [config, name] :
+       {std::pair{&alone, "alone"}, std::pair{&team, "team"}, std::pair{&role, "role"}}) {
     RecordedTools tools(records, **executor);
     FixedOrderLine line(*config, folder_ + "/" + name, tools);
     line.Run(5, 50);
@@ -232,6 +237,49 @@ TEST_F(ResumeIdentity, ATeamOfOneEqualsThePolicyAloneToTheBit) {
   const std::string last = "step-00000005";
   ExpectSameCheckpoint(folder_ + "/alone/checkpoints/" + last,
                        folder_ + "/team/checkpoints/solo/" + last);
+  ExpectSameCheckpoint(folder_ + "/alone/checkpoints/" + last,
+                       folder_ + "/role/checkpoints/solo/" + last);
+}
+
+TEST_F(ResumeIdentity, ATeamOfTwoPoliciesTrainsBothAndGoesOnAfterAKill) {
+  RealClock clock;
+  auto executor = ToolExecutor::Create({}, nullptr, clock);
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  RecordedTools::Records records;
+  RunConfig config = Config();
+  config.run.steps = 4;
+  config.learner.lora_rank = 4;
+  config.learner.checkpoint_every_steps = 2;
+  config.policies = {{.name = "coder"}, {.name = "helper", .rank = 2}};
+  config.team = {.kind = "review", .roles = {"code", "look"}};
+  config.roles = {{.name = "code", .policy = "coder"}, {.name = "look", .policy = "helper"}};
+  const std::string whole = folder_ + "/roles-whole", killed = folder_ + "/roles-killed";
+  {
+    RecordedTools tools(records, **executor);
+    FixedOrderLine line(config, whole, tools);
+    line.Run(8, 50);
+    ASSERT_TRUE(line.done());
+  }
+  RecordedTools tools(records, **executor);
+  FixedOrderLine(config, killed, tools).Run(4, 5);
+  FixedOrderLine again(config, killed, tools);
+  again.Run(8, 50);
+  ASSERT_TRUE(again.done());
+  for (const std::string& run : {whole, killed}) {
+    const auto reader = RunReader::Open(run + "/run.db").value();
+    std::map<std::string, uint64_t> own;
+    for (const OwnedStep& step : reader->OwnedSteps().value()) ++own[step.policy];
+    EXPECT_EQ(own, (std::map<std::string, uint64_t>{{"coder", 4}, {"helper", 4}})) << run;
+    std::map<std::string, std::string> drawn;  // by role
+    const EpisodePage page = reader->Episodes({}, EpisodeSort::kOldest, {0, 1000}).value();
+    for (const EpisodeRow& row : page.rows) {
+      for (const v1::Turn& turn : reader->Episode(row.group, row.member)->trajectory.turns()) {
+        const auto [known, first] = drawn.try_emplace(turn.role(), turn.policy());
+        EXPECT_EQ(known->second, turn.policy()) << "one policy draws a role";
+      }
+    }
+    EXPECT_EQ(drawn, (std::map<std::string, std::string>{{"code", "coder"}, {"look", "helper"}}));
+  }
 }
 
 TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
@@ -252,8 +300,11 @@ TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
     ASSERT_TRUE(line.done());
   }
   RecordedTools tools(records, **executor);
-  FixedOrderLine(config, killed, tools).Run(4, 5);  // two steps of each, and a little
-  FixedOrderLine again(config, killed, tools);
+  // Two steps of each, and until the checkpoint of both is in the database; not until the next step
+  // has taken episodes, which would then be kept.
+  FixedOrderLine(config, killed, tools).Run(4, 9);
+  RecordedTools tools_again(records, **executor);  // what the killed one was owed is gone
+  FixedOrderLine again(config, killed, tools_again);
   again.Run(8, 50);
   ASSERT_TRUE(again.done());
   for (const std::string& run : {whole, killed}) {

@@ -45,7 +45,10 @@ def main() -> None:
 
 
 def last_lines(text: str, count: int = 8) -> str:
-    return "\n".join(text.strip().splitlines()[-count:])
+    """The last lines; more of them where the message that the program ended with began before."""
+    lines = text.strip().splitlines()[-8 * count:]
+    ended = [number for number, line in enumerate(lines) if line.startswith("tidemill: ")]
+    return "\n".join(lines[min([max(0, len(lines) - count), *ended[-1:]]):])
 
 
 def run_program(*words: str) -> str:

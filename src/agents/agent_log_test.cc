@@ -55,7 +55,7 @@ TEST_F(AgentTest, WhyAnEpisodeHasNothingToTrainIsSaidInWords) {
   runner_.reset();
   AgentProgram program = Python("Ask('hello', temperature=0)");
   program.own_sampling = true;
-  EXPECT_THAT(Run(program).log.untrained(), HasSubstr("full distribution (temperature)"));
+  EXPECT_THAT(Run(program).log.untrained(), HasSubstr("drawn at temperature 0"));
   runner_.reset();
   EXPECT_THAT(
       Run("sys.exit(str(Ask('hello', max_tokens='many')))").log.untrained(),

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <toml++/toml.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "core/files.h"
+#include "core/paths.h"
 #include "core/shipped_files.h"
+#include "tools/box/box_mount.h"
 
 namespace tidemill {
 namespace {
@@ -26,36 +27,6 @@ BoxLimits DefaultLimits() {
   limits.output_bytes = uint64_t{4} << 20;
   limits.disk_bytes = uint64_t{256} << 20;
   return limits;
-}
-
-// What a box has of its own.
-constexpr const char* kPlacesOfTheBox[] = {"/app",   "/box", "/dev",     "/logs",     "/proc",
-                                           "/tests", "/tmp", "/var/tmp", "/workspace"};
-
-bool IsPlaceOfTheBox(const std::string& path) {
-  return std::any_of(std::begin(kPlacesOfTheBox), std::end(kPlacesOfTheBox),
-                     [&](const std::string& own) { return (path + "/").starts_with(own + "/"); });
-}
-
-Result<BoxMount> MountFrom(const std::string& text) {
-  const size_t colon = text.find(':');
-  BoxMount mount{.from = text.substr(0, colon),
-                 .to = colon == std::string::npos ? text : text.substr(colon + 1)};
-  for (const std::string& path : {mount.from, mount.to}) {
-    if (path.empty() || path[0] != '/') {
-      return Invalid("agent.mounts: must be absolute paths, FROM or FROM:TO, got \"" + text + "\"");
-    }
-  }
-  std::error_code error;
-  if (!std::filesystem::exists(mount.from, error)) {
-    return Invalid("agent.mounts: there is no " + mount.from);
-  }
-  if (IsPlaceOfTheBox(mount.to)) {
-    return Invalid("agent.mounts: " + mount.to +
-                   " is a place that each box has of its own; say where the mount is to be: \"" +
-                   mount.from + ":/agent\"");
-  }
-  return mount;
 }
 
 std::vector<std::string> PresetFolders() {
@@ -95,6 +66,14 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
     return ReadWords(node, name, program.command);
   }
   if (name == "environment") return ReadWords(node, name, program.environment);
+  if (name == "skills") {
+    const auto folder = node.value<std::string>();
+    if (!folder || !CheckPath(*folder).ok()) {
+      return Invalid("\"skills\" must be a path in the home of the agent");
+    }
+    program.skills = *folder;
+    return Ok();
+  }
   if (name == "files") {
     const toml::table* files = node.as_table();
     if (files == nullptr) return Invalid("\"files\" must be a table of contents by path");
@@ -110,7 +89,7 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
     return Invalid(
         "\"" + name +
         "\" is no field, or must be a positive number; there are command, "
-        "environment, files, wall_ms, cpu_ms, memory_mb, processes, disk_mb and idle_ms");
+        "environment, files, skills, wall_ms, cpu_ms, memory_mb, processes, disk_mb and idle_ms");
   }
   const auto value = static_cast<uint64_t>(*number);
   if (name == "wall_ms")
@@ -191,8 +170,9 @@ Result<AgentProgram> AgentProgramFrom(const AgentConfig& keys) {
     program.environment.push_back(word);
   }
   for (const std::string& text : keys.mounts) {
-    TM_ASSIGN_OR_RETURN(BoxMount mount, MountFrom(text));
-    program.mounts.push_back(std::move(mount));
+    auto mount = ParseBoxMount(text);
+    if (!mount.ok()) return mount.status().WithContext("agent.mounts");
+    program.mounts.push_back(std::move(*mount));
   }
   program.limits = LimitsFrom(LimitsOf(keys), program.limits);
   TM_RETURN_IF_ERROR(CheckLimits(program.limits).WithContext("agent"));

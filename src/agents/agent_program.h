@@ -22,6 +22,7 @@ struct AgentProgram {
   std::vector<std::string> command;
   std::vector<std::string> environment;      // "NAME=value"
   std::map<std::string, std::string> files;  // of its home, content by path
+  std::string skills;  // folder of its home in which it looks for skills; empty: it does not
   std::vector<BoxMount> mounts;
   BoxLimits limits;           // of an episode; waiting for the model does not count as wall time
   uint64_t max_tokens = 0;    // drawn in an episode; 0: no bound

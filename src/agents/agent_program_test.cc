@@ -70,7 +70,7 @@ TEST_F(AgentProgramTest, WhatIsWrongIsNamed) {
   const auto failure = [&] { return AgentProgramFrom(keys).status().message(); };
   EXPECT_THAT(failure(), HasSubstr("agent.command: is empty"));
   keys.preset = "nobody";
-  EXPECT_THAT(failure(), HasSubstr("there is no \"nobody\"; there are claude-code, codex"));
+  EXPECT_THAT(failure(), HasSubstr("there is no \"nobody\"; there are claude-code, claude-code-mcp, codex"));
   keys.preset.clear();
   keys.command = {"x"};
   keys.mounts = {"relative"};
@@ -95,6 +95,16 @@ TEST_F(AgentProgramTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(failure(), HasSubstr("mine.toml:2: there is no field \"memory\""));
   std::ofstream(keys.preset) << "command = \"a\"\n";
   EXPECT_THAT(failure(), HasSubstr("\"command\" must be a list of strings"));
+  std::ofstream(keys.preset) << "command = [\"a\"]\nskills = \"../outside\"\n";
+  EXPECT_THAT(failure(), HasSubstr("\"skills\" must be a path in the home"));
+}
+
+TEST_F(AgentProgramTest, APresetSaysWhereItsAgentLooksForSkills) {
+  AgentConfig keys;
+  keys.preset = "claude-code";
+  EXPECT_EQ(AgentProgramFrom(keys)->skills, ".claude/skills");
+  keys.preset = "opencode";
+  EXPECT_EQ(AgentProgramFrom(keys)->skills, "");
 }
 
 TEST_F(AgentProgramTest, OnlyKnownWordsAreFilledIn) {

@@ -7,6 +7,7 @@
 #include "core/enum_name.h"
 #include "core/ids.h"
 #include "core/log.h"
+#include "core/paths.h"
 #include "core/random.h"
 #include "core/secret.h"
 #include "core/text.h"
@@ -214,6 +215,12 @@ Status AgentRunner::Furnish(Episode& episode) {
   }
   for (const auto& [path, content] : episode.program.files) {
     TM_RETURN_IF_ERROR(box.PutOutside("home/" + path, FillWords(content, episode.words)));
+  }
+  for (const v1::ShownSkill& skill : episode.job.group->CasesOf(episode.job.member).skills()) {
+    if (episode.program.skills.empty()) break;
+    const std::string path = episode.program.skills + "/" + skill.skill().name() + "/SKILL.md";
+    TM_RETURN_IF_ERROR(CheckPath(path));
+    TM_RETURN_IF_ERROR(box.PutOutside("home/" + path, skill.text()));
   }
   TM_RETURN_IF_ERROR(box.PutOutside("task.json", AgentTaskSheet(episode.job.group->lease)));
   TM_RETURN_IF_ERROR(box.PutOutside("etc/passwd", "agent:x:1000:1000:agent:/box/home:/bin/sh\n"));

@@ -60,11 +60,10 @@ Status ParseOptions(std::string_view text, const ServerUrlForm& form, ServerUrl&
   while (!text.empty()) {
     const std::string_view option = text.substr(0, text.find('&'));
     text.remove_prefix(std::min(text.size(), option.size() + 1));
-    const size_t equals = option.find('=');
-    if (equals == std::string_view::npos) return form.Wrong("an option after the '?' has no '='");
-    TM_ASSIGN_OR_RETURN(std::string value,
-                        PercentDecode(option.substr(equals + 1), form, "option's value"));
-    url.options[std::string(option.substr(0, equals))] = std::move(value);
+    const std::string_view name = option.substr(0, option.find('='));
+    const std::string_view value = option.substr(std::min(option.size(), name.size() + 1));
+    TM_ASSIGN_OR_RETURN(url.options[std::string(name)],
+                        PercentDecode(value, form, "option's value"));
   }
   return Ok();
 }

@@ -1,9 +1,11 @@
-// tidemill plan: how much memory a run takes, before anything is loaded.
+// tidemill plan: how much memory a run takes, before anything is loaded; with --fleet or --like,
+// how fast a fleet runs it.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/plan_fleet.h"
 #include "core/memory.h"
 #include "core/shipped_files.h"
 #include "model/torch/device.h"
@@ -22,6 +24,7 @@ struct PlanArguments {
   std::string memory;
   std::string device;
   bool json = false;
+  FleetPlanArguments fleet{};
 };
 
 // A GPU that is not here is planned for by its memory.
@@ -107,7 +110,15 @@ void PrintPlanTable(const PlanInput& input, const MemoryPlan& plan) {
   if (plan.would_fit.empty()) std::printf("  no smaller settings of this model fit\n");
 }
 
-int RunPlan(const PlanArguments& arguments) {
+int RunPlan(PlanArguments& arguments) {
+  FleetPlanArguments& fleet = arguments.fleet;
+  if (!fleet.fleet.empty() || !fleet.like.empty()) {
+    fleet.config_file = arguments.config_file;
+    fleet.sets = arguments.sets;
+    fleet.model = arguments.model;
+    fleet.json = arguments.json;
+    return RunFleetPlan(fleet);
+  }
   RunConfig config;
   Binder binder;
   BindRunConfig(config, binder);
@@ -128,11 +139,40 @@ int RunPlan(const PlanArguments& arguments) {
   return plan.fits() ? 0 : 1;
 }
 
+void AddFleetOptions(CLI::App& command, FleetPlanArguments& fleet) {
+  command.add_option("--fleet", fleet.fleet,
+                     "Step the loops under virtual time on 8xH100, 2x8xH200+64cpu, 64cpu or a "
+                     "fleet file (.toml): rates, lag and what bounds them");
+  command.add_option("--like", fleet.like,
+                     "Folder of a run: episodes and times as it recorded them; without --fleet on "
+                     "its machine, beside what it did");
+  command
+      .add_option("--cores", fleet.cores,
+                  "Cores of the machine the run of --like had; default: "
+                  "this machine's")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--gpu", fleet.gpu, "The GPUs of a fleet file: A100, H100, H200 or L40S");
+  command.add_option("--episode", fleet.episode,
+                     "Episodes without --like: turns=4,prompt_tokens=512,turn_tokens=256,"
+                     "observation_tokens=256,tool_s=1,grade_s=2,spread=0.7,pass_rate=0.5");
+  command.add_option("--price", fleet.price, "Of the fleet, an hour")->check(CLI::PositiveNumber);
+  command.add_flag("--best", fleet.best,
+                   "Search learner.ranks, rollout.max_in_flight and staleness.max_steps, and say "
+                   "what one more GPU or ten more cores would buy");
+  command.add_option("--max-lag", fleet.lag_max, "Of --best: the largest mean lag, in steps")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--virtual-seconds", fleet.seconds, "The longest a plan runs, in virtual time")
+      ->check(CLI::PositiveNumber);
+}
+
 }  // namespace
 
 void AddPlanCommand(CLI::App& app, Exit& exit) {
   CLI::App* command = app.add_subcommand(
-      "plan", "Show how much memory a run takes (exit status 1: it does not fit)");
+      "plan",
+      "Show how much memory a run takes (exit status 1: it does not fit), or how fast a fleet "
+      "runs it");
   const auto arguments = std::make_shared<PlanArguments>();
   command->add_option(
       "--model", arguments->model,
@@ -145,6 +185,7 @@ void AddPlanCommand(CLI::App& app, Exit& exit) {
                       "machine's");
   command->add_option("--device", arguments->device,
                       "cpu or cuda; default: model.device, with --memory a GPU");
+  AddFleetOptions(*command, arguments->fleet);
   command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
   command->callback([arguments, &exit] { exit.code = RunPlan(*arguments); });
 }

@@ -68,5 +68,6 @@ void AddCompletionCommand(CLI::App& app, Exit& exit);
 void AddManCommand(CLI::App& app, Exit& exit);
 void AddLiveCommand(CLI::App& app, Exit& exit);
 void AddMemoryCommand(CLI::App& app, Exit& exit);
+void AddSkillsCommand(CLI::App& app, Exit& exit);
 
 }  // namespace tidemill

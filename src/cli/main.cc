@@ -28,6 +28,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddTinkerCommand(app, exit);
   AddLiveCommand(app, exit);
   AddMemoryCommand(app, exit);
+  AddSkillsCommand(app, exit);
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddPlanCommand(app, exit);

@@ -56,6 +56,21 @@ TEST(Program, InitWritesAConfigThatTrainUnderstands) {
   EXPECT_EQ(RunTidemill("init").exit_code, 2);
 }
 
+TEST(Program, PlansWhatAFleetWillDo) {
+  const std::string words =
+      "plan --model 0.5b --fleet 4xH200+64cpu --set rollout.max_in_flight=256 --episode turns=2";
+  const ProcessOutput planned = RunTidemill(words + " --json", "2>/dev/null");
+  ASSERT_EQ(planned.exit_code, 0);
+  const auto json = nlohmann::json::parse(planned.output);
+  EXPECT_GT(json["plan"]["trained_episodes_per_s"], 0);
+  EXPECT_FALSE(json["plan"]["bound"].get<std::string>().empty());
+  for (const auto& time : json["times"]) EXPECT_FALSE(time["from"].get<std::string>().empty());
+  EXPECT_EQ(json["memory"].size(), 2u);
+  const ProcessOutput wrong = RunTidemill("plan --model 0.5b --fleet 4xZ9");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("A100, H100, H200, L40S"));
+}
+
 TEST(Program, AShellCompletesCommandsOptionsKeysAndRuns) {
   const auto words = [](const std::string& typed) {
     return RunTidemill("completion words -- " + typed, "2>/dev/null").output;

@@ -1,7 +1,9 @@
 #include "cli/runs_export.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "cli/transcript.h"
@@ -18,19 +20,23 @@ constexpr uint64_t kPageRows = 200;
 using Ids = google::protobuf::RepeatedField<uint32_t>;
 
 // A sequence of an episode: the first begins with the trajectory's prompt, each further one with
-// that of the turn that begins a branch.
+// that of the turn that begins a branch. Its turns are of one role, and others may lie between.
 struct Branch {
   const Ids* prompt = nullptr;
-  int first = 0;  // its turns: first <= turn < end
-  int end = 0;
+  std::vector<int> turns{};
 };
 
 std::vector<Branch> BranchesOf(const v1::Trajectory& trajectory) {
-  std::vector<Branch> branches = {{&trajectory.prompt_ids(), 0, 0}};
+  std::vector<Branch> branches = {{&trajectory.prompt_ids()}};
+  std::map<std::string, size_t> newest;  // by role
   for (int t = 0; t < trajectory.turns_size(); ++t) {
-    const Ids& prompt = trajectory.turns(t).prompt_ids();
-    if (!prompt.empty()) branches.push_back({&prompt, t, t});
-    branches.back().end = t + 1;
+    const v1::Turn& turn = trajectory.turns(t);
+    size_t& branch = newest[turn.role()];
+    if (!turn.prompt_ids().empty()) {
+      branch = branches.size();
+      branches.push_back({&turn.prompt_ids()});
+    }
+    branches[branch].turns.push_back(t);
   }
   return branches;
 }
@@ -45,9 +51,9 @@ struct Completion {
   std::vector<uint64_t> versions;
 
   Completion(const v1::Trajectory& trajectory, const Branch& branch) {
-    for (int t = branch.first; t < branch.end; ++t) {
+    for (const int t : branch.turns) {
       Add(trajectory.turns(t));
-      if (t + 1 == branch.end) break;
+      if (t == branch.turns.back()) break;
       for (const uint32_t id : trajectory.turns(t).observation_ids()) Put(id, 0, 0, 0);
     }
   }
@@ -72,7 +78,7 @@ struct Completion {
 
 ExportJson CallsJson(const v1::Trajectory& trajectory, const Branch& branch) {
   ExportJson calls = ExportJson::array();
-  for (int turn = branch.first; turn < branch.end; ++turn) {
+  for (const int turn : branch.turns) {
     for (const v1::ToolCall& call : trajectory.turns(turn).calls()) {
       calls.push_back({{"turn", turn + 1},
                        {"tool", call.tool()},
@@ -106,7 +112,7 @@ std::string Base64Of(const std::string& bytes) {
 
 ExportJson ExpertsJson(const v1::Trajectory& trajectory, const Branch& branch) {
   ExportJson experts = ExportJson::array();
-  for (int t = branch.first; t < branch.end; ++t) {
+  for (const int t : branch.turns) {
     const v1::Turn& turn = trajectory.turns(t);
     if (!turn.has_experts()) continue;
     experts.push_back({{"turn", t + 1},
@@ -126,7 +132,7 @@ ExportJson MessagesJson(const v1::Trajectory& trajectory, const Branch& branch,
     by_model.push_back(model);
   };
   add(*branch.prompt, false);
-  for (int t = branch.first; t < branch.end; ++t) {
+  for (const int t : branch.turns) {
     add(trajectory.turns(t).ids(), true);
     add(trajectory.turns(t).observation_ids(), false);
   }
@@ -152,6 +158,10 @@ void AddVerdict(const EpisodeDetail& episode, ExportJson& json) {
                              {"value", part.value()},
                              {"weight", part.weight()},
                              {"comment", part.comment()}});
+  }
+  json["by_role"] = ExportJson::array();
+  for (const v1::RoleReward& own : verdict.by_role()) {
+    json["by_role"].push_back({{"role", own.role()}, {"reward", own.reward()}});
   }
   json["turn_rewards"] =
       std::vector<double>(verdict.turn_rewards().begin(), verdict.turn_rewards().end());
@@ -188,7 +198,11 @@ std::vector<ExportJson> EpisodeRecords(const std::string& run, const EpisodeDeta
                         {{"generating_ms", trajectory.time().generating_ms()},
                          {"tool_ms", trajectory.time().tool_ms()},
                          {"place_ms", trajectory.time().place_ms()}}}};
-    for (int t = branch.first; t < branch.end; ++t) json["turns"].push_back(t + 1);
+    for (const int t : branch.turns) json["turns"].push_back(t + 1);
+    const v1::Turn none;
+    const v1::Turn& turn = branch.turns.empty() ? none : trajectory.turns(branch.turns.front());
+    json["role"] = turn.role();
+    json["policy"] = turn.policy();
     json["messages"] = conversations != nullptr ? MessagesJson(trajectory, branch, *conversations)
                                                 : ExportJson::array();
     json["calls"] = CallsJson(trajectory, branch);

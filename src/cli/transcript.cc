@@ -40,7 +40,8 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
     text = fmt::format("  prompt of turn {}, which begins a branch\n", number);
     text += Indented(IdsText(turn.prompt_ids(), text_of));
   }
-  text += fmt::format("  turn {} ({} tokens: {}; log-probability {:.2f})\n", number,
+  const std::string who = turn.role().empty() ? "" : " of " + turn.role();
+  text += fmt::format("  turn {}{} ({} tokens: {}; log-probability {:.2f})\n", number, who,
                       turn.ids_size(), versions, logprob);
   text += Indented(IdsText(turn.ids(), text_of));
   if (!turn.malformed().empty()) text += "  malformed: " + turn.malformed() + "\n";
@@ -120,6 +121,11 @@ std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_o
                           part.scorer_version(), part.value(), part.weight(), part.comment());
       for (const v1::Judgement& judgement : part.judgements()) text += JudgementText(judgement);
       if (part.audited()) text += fmt::format("    audited: executed {:.3f}\n", part.executed());
+    }
+  }
+  if (episode.verdict) {
+    for (const v1::RoleReward& own : episode.verdict->by_role()) {
+      text += fmt::format("  reward of {} {:.3f}\n", own.role(), own.reward());
     }
   }
   text += fmt::format("  fate {}{}", row.fate,

@@ -20,6 +20,7 @@
 #include "run/run_sheet.h"
 #include "run/run_summary.h"
 #include "run/worker.h"
+#include "tools/mcp_offer.h"
 #include "weights/shm_weights.h"
 #include "weights/weight_publisher.h"
 
@@ -93,8 +94,6 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, BrokerBus& bus, SheetBoard b
   beacon.report = [&run] { return ReportOf(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
-  sheet.version = run.process().start.version;
-  sheet.incarnation = publisher.options().incarnation;
   sheet.shm = publisher.shm_location();
   sheet.weights_folder = publisher.options().folder;
   const RunConfig& config = run.process().config;
@@ -132,6 +131,8 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   if (Status seat = WaitForSeat(*board); !seat.ok()) return Fail(seat);
   Result<OpenedRun> open = OpenOrCreate(arguments, config, binder);
   if (!open.ok()) return Fail(open.status());
+  // In the sheet, so that all workers have the same tools.
+  if (Status listed = ListMcpTools(config.tools); !listed.ok()) return Fail(listed);
   RunDirectory& directory = open->directory;
   if (open->resumed) {
     if (const Result<std::string> done = FinishedSummary(directory, config.run.steps); done.ok()) {
@@ -161,7 +162,6 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   sheet.host = HostName();
   sheet.shm_domain = ShmDomain();
   sheet.pid = getpid();
-  const RunSheet last = sheet;
   beacon.watch_run = true;
   beacon.metrics_file = directory.metrics_path();
   beacon.counters = RunCounters();
@@ -182,7 +182,10 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
     options.web = std::move(*web);
   }
   options.attend = [&](Run& run) {
-    return MakeCompany(run, **bus, std::move(*board), std::move(sheet), std::move(beacon));
+    // What workers tell the sheets of several learners apart by, also the one that says the end.
+    sheet.version = run.process().start.version;
+    sheet.incarnation = run.process().publisher->options().incarnation;
+    return MakeCompany(run, **bus, std::move(*board), sheet, std::move(beacon));
   };
   LogInfo("run " + directory.name(), {{"folder", directory.path()}, {"mode", config.run.mode}});
   Result<DriveResult> result = DriveRun(config, directory, options);
@@ -196,7 +199,7 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   }
   // One that was interrupted or lost ranks goes on, with the same workers.
   if (!result->interrupted && result->ranks_lost == 0 && !arguments.keep_workers) {
-    TellWorkers(arguments, last);
+    TellWorkers(arguments, sheet);
   }
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {

@@ -15,6 +15,7 @@
 #include "core/token_experts.h"
 #include "core/token_support.h"
 #include "proto/session.pb.h"
+#include "proto/skills.pb.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -50,7 +51,8 @@ void AddRulesOf(const Descriptor& type, RulesByType& types) {
 const std::vector<BoundField>& RulesOf(const Descriptor& type) {
   static const RulesByType types = [] {
     RulesByType all;
-    for (const auto* file : {v1::Task::descriptor()->file(), v1::Session::descriptor()->file()}) {
+    for (const auto* file : {v1::Task::descriptor()->file(), v1::Session::descriptor()->file(),
+                             v1::SkillLesson::descriptor()->file()}) {
       for (int i = 0; i < file->message_type_count(); ++i) AddRulesOf(*file->message_type(i), all);
     }
     return all;

@@ -7,6 +7,7 @@
 
 #include "core/message_rules.h"
 #include "proto/session.pb.h"
+#include "proto/skills.pb.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -20,7 +21,8 @@ TEST(MessageRules, EveryFieldOfEveryMessageHasOneRowOfItsKindAndNoRowIsLeftOver)
   std::map<std::string, int> rows;
   for (const FieldRule& rule : MessageRules()) ++rows[std::string(rule.field)];
   std::vector<const google::protobuf::Descriptor*> types;
-  for (const auto* file : {v1::Task::descriptor()->file(), v1::Session::descriptor()->file()}) {
+  for (const auto* file : {v1::Task::descriptor()->file(), v1::Session::descriptor()->file(),
+                           v1::SkillLesson::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i) types.push_back(file->message_type(i));
   }
   types.push_back(v1::Heartbeat::descriptor()->nested_type(0));

@@ -20,6 +20,8 @@ inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
 inline constexpr std::string_view kLiveEventsTopic = "replay.live";
 inline constexpr std::string_view kMemoryGroupsTopic = "memory.groups";
 inline constexpr std::string_view kMemoryCasesTopic = "memory.cases";
+inline constexpr std::string_view kSkillsGroupsTopic = "skills.groups";
+inline constexpr std::string_view kSkillsCasesTopic = "skills.cases";
 inline constexpr std::string_view kScoreTopic = "reward.score";
 inline constexpr std::string_view kJudgeTopic = "judge.requests";
 inline constexpr std::string_view kTeacherTopic = "teacher.requests";
@@ -44,7 +46,7 @@ struct TopicRow {
 };
 
 inline constexpr TopicRow kTopics[] = {
-    {kGroupsTopic, "GroupLease", "rollout", "dispatcher memory", false, 100},
+    {kGroupsTopic, "GroupLease", "rollout", "dispatcher memory skills", false, 100},
     {kGivenUpTopic, "GroupGivenUp", "dispatcher", "rollout"},
     {kTrajectoriesTopic, "Trajectory", "replay", "rollout"},
     {kScoreTopic, "ScoreRequest", "reward", "replay"},
@@ -63,8 +65,10 @@ inline constexpr TopicRow kTopics[] = {
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
     {kTeacherTopic, "TeacherRequest", "teacher", "replay", true},
     {kLiveEventsTopic, "LiveEvent", "replay", "live", true},
-    {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher", true},
+    {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher skills", true},
     {kMemoryCasesTopic, "CaseRecord", "memory", "replay", true},
+    {kSkillsGroupsTopic, "GroupLease", "skills", "dispatcher", true},
+    {kSkillsCasesTopic, "CaseRecord", "skills", "replay", true},
 };
 
 // Whether the loop receives from the topic or sends to it.

@@ -78,6 +78,8 @@ Json CallJson(const v1::ToolCall& call) {
 
 ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
   Json json;
+  json["role"] = turn.role();
+  json["policy"] = turn.policy();
   // The turn begins a branch: it saw this, and nothing of the turns before it.
   json["prompt"] =
       turn.prompt_ids().empty() ? Json() : Json(PlainText(turn.prompt_ids(), tokenizer));
@@ -160,12 +162,15 @@ Json VerdictJson(const v1::Verdict& verdict) {
                            {"severity", d.severity()},
                            {"message", d.message()}});
   }
+  Json by_role = Json::object();
+  for (const v1::RoleReward& own : verdict.by_role()) by_role[own.role()] = own.reward();
   return {{"scored", verdict.scored()},
           {"cause", verdict.cause()},
           {"reward", verdict.reward()},
           {"parts", parts},
           {"turn_rewards",
            std::vector<double>(verdict.turn_rewards().begin(), verdict.turn_rewards().end())},
+          {"by_role", by_role},
           {"solved", verdict.solved()},
           {"tests_passed", verdict.tests_passed()},
           {"tests_total", verdict.tests_total()},

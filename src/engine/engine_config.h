@@ -18,7 +18,7 @@ struct EngineConfig {
        .min = 1,
        .max = 64});
   TM_KEY(
-      bool, exact, true,
+      bool, exact, false,
       {.doc = "On a CPU, engine and learner compute log-probabilities that are equal to the last "
               "bit, so that the ratio of on-policy tokens is 1; no effect with adapters, experts, "
               "truncated sampling, engine.weights = int8, servers, or on a GPU (engine.md)"});

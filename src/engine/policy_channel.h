@@ -22,10 +22,12 @@ class PolicyChannel final : public WeightChannel {
   // Returns when the policy's next tokens are drawn from the weights, so that whoever hears of the
   // version can rely on it. Fails as EnginePort::Publish.
   Status Publish(PublishedWeights weights) override {
-    std::promise<Status> answer;
+    // Shared: the engine's thread may still be inside of set_value when this one goes on.
+    auto answer = std::make_shared<std::promise<Status>>();
+    std::future<Status> answered = answer->get_future();
     engine_.Publish({policy_, weights.version}, weights.weights,
-                    [&answer](Status status) { answer.set_value(std::move(status)); });
-    TM_RETURN_IF_ERROR(answer.get_future().get());
+                    [answer](Status status) { answer->set_value(std::move(status)); });
+    TM_RETURN_IF_ERROR(answered.get());
     MutexLock lock(mutex_);
     newest_ = std::move(weights);
     return Ok();

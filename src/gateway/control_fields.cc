@@ -54,7 +54,12 @@ ConstraintPart SchemaPart(WireJson schema) {
 void ReadSchema(const WireObject& at, std::string_view key, ChatRequest& request) {
   const WireJson* value = at.Find(key);
   if (value == nullptr) return;
-  if (!value->is_string()) return SetShape(at, key, SchemaPart(*value), request);
+  if (value->is_object() || value->is_boolean()) {
+    return SetShape(at, key, SchemaPart(*value), request);
+  }
+  if (!value->is_string()) {
+    return at.Fail(key, "must be a JSON Schema, got " + ShownWire(*value), "invalid_type");
+  }
   Result<WireJson> parsed = ParseWire(value->get<std::string>(), at.parse().limits());
   if (!parsed.ok()) return at.Fail(key, "must be a JSON Schema: " + parsed.status().message());
   SetShape(at, key, SchemaPart(std::move(*parsed)), request);

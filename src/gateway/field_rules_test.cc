@@ -242,7 +242,7 @@ TEST(FieldRules, WhatIsUnknownIsRefusedByNameUnlessToldOtherwise) {
     EXPECT_EQ(refused.error.code, "unknown_parameter");
     const ParsedRequest ignored = ParseRequest(api.api, body.dump(), {.ignore_unknown = true});
     ASSERT_TRUE(ignored.ok());
-    EXPECT_THAT(ignored.request->ignored, testing::ElementsAre("brand_new"));
+    EXPECT_THAT(ignored.request->unknown, testing::ElementsAre("brand_new"));
   }
 }
 

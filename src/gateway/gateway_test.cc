@@ -205,10 +205,11 @@ TEST_F(GatewayTest, WhatCannotBeHonouredIsRefusedByName) {
   EXPECT_EQ(error["error"]["message"],
             "prompt is too long: 319 tokens > 255 maximum (64 too many)");
   EXPECT_EQ(error["type"], "error");
-  body["response_format"] = {{"type", "json_object"}};
-  EXPECT_EQ(Ask("/v1/chat/completions", body, 400)["error"]["param"], "response_format");
   body = Chat("hi");
   body["model"] = name;
+  body["modalities"] = {"text", "audio"};
+  EXPECT_EQ(Ask("/v1/chat/completions", body, 400)["error"]["param"], "modalities");
+  body.erase("modalities");
   body["tool_choice"] = "required";
   EXPECT_EQ(Ask("/v1/chat/completions", body, 400)["error"]["param"], "tool_choice");
 }

@@ -56,6 +56,20 @@ void ServedAdapters::AddKnown(const std::string& name, PolicyId policy) {
 }
 
 Status ServedAdapters::Add(const std::string& name, const std::string& path) {
+  return Publish(name, [&] { return load_(path); });
+}
+
+Status ServedAdapters::Replace(const std::string& name, const std::string& path) {
+  // What cannot be read leaves the old one where it is.
+  TM_ASSIGN_OR_RETURN(const std::shared_ptr<const Weights> weights, load_(path));
+  const Status removed = Remove(name);
+  if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
+  return Publish(name, [&] { return weights; });
+}
+
+Status ServedAdapters::Publish(
+    const std::string& name,
+    const std::function<Result<std::shared_ptr<const Weights>>()>& load) {
   if (name.size() > kAdapterNameMax) return Invalid("\"lora_name\" is too long");
   PolicyVersion version{.version = 1};
   {
@@ -70,7 +84,7 @@ Status ServedAdapters::Add(const std::string& name, const std::string& path) {
     version.policy = PolicyId{++last_policy_};
     adapters_[name].policy = version.policy;
   }
-  Result<std::shared_ptr<const Weights>> weights = load_(path);
+  Result<std::shared_ptr<const Weights>> weights = load();
   Status added = weights.status();
   if (added.ok()) {
     added = Await([&](std::function<void(Status)> done) {
@@ -134,13 +148,8 @@ Status ServedAdapters::Change(const HttpRequest& request, std::string& done) {
   }
   TM_ASSIGN_OR_RETURN(const std::string path, TextField(body, "lora_path"));
   const auto in_place = body.find("load_inplace");
-  if (in_place != body.end() && *in_place == true) {
-    if (const Status removed = Remove(name); !removed.ok() && removed.code() != Code::kNotFound) {
-      return removed;
-    }
-  }
   done = "Success: LoRA adapter '" + name + "' added successfully.";
-  return Add(name, path);
+  return in_place != body.end() && *in_place == true ? Replace(name, path) : Add(name, path);
 }
 
 std::optional<std::string> ServedAdapters::Answer(const HttpRequest& request, ApiError& error) {

@@ -44,6 +44,8 @@ class ServedAdapters {
   // Returns when requests may name it. kExists: the name is taken. kFull: there are as many as may
   // be. Else as `load` and EnginePort::Publish fail.
   Status Add(const std::string& name, const std::string& path);
+  // As Add, in the place of the one that has the name. What `load` refuses changes nothing.
+  Status Replace(const std::string& name, const std::string& path);
   // Answers under way go on with it. kNotFound: there is none.
   Status Remove(const std::string& name);
 
@@ -62,6 +64,8 @@ class ServedAdapters {
     bool ready = false;  // else it is on its way
   };
 
+  Status Publish(const std::string& name,
+                 const std::function<Result<std::shared_ptr<const Weights>>()>& load);
   Status Change(const HttpRequest& request, std::string& done);
 
   EnginePort& engine_;

@@ -40,10 +40,9 @@ class ServedAdaptersTest : public GatewayTest {
   std::vector<std::string> Models() {
     RawClient client(port());
     client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    const Json list = Json::parse(BodyOf(client.ReadToEnd()));
     std::vector<std::string> names;
-    for (const Json& model : Json::parse(BodyOf(client.ReadToEnd())).at("data")) {
-      names.push_back(model.at("id"));
-    }
+    for (const Json& model : list.at("data")) names.push_back(model.at("id"));
     return names;
   }
   const std::string& model() const { return server_->policy().name; }
@@ -88,6 +87,8 @@ TEST_F(ServedAdaptersTest, WhatCannotBeLoadedIsSaidAndLeavesNothing) {
   EXPECT_THAT(Change("unload", Json::array(), 400), HasSubstr("object"));
   Change("load", {{"lora_name", "one"}, {"lora_path", "d"}, {"load_inplace", true}}, 200);
   EXPECT_THAT(Models(), ElementsAre(model(), "one"));
+  Change("load", {{"lora_name", "one"}, {"lora_path", "missing"}, {"load_inplace", true}}, 404);
+  EXPECT_THAT(Models(), ElementsAre(model(), "one")) << "the old one stays";
 }
 
 TEST_F(ServedAdaptersTest, AStrictServerKnowsTheModelAndItsAdapters) {

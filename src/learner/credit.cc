@@ -11,8 +11,8 @@
 namespace tidemill {
 namespace {
 
-// Turns that may be compared: of one group, and in the same turn or the same workspace.
-using Meeting = std::pair<uint64_t, std::string>;
+// Turns that may be compared: of one role of one group, and in the same turn or the same workspace.
+using Meeting = std::tuple<uint64_t, std::string, std::string>;
 
 // The workspace a turn begins in: what the last call before it left behind. "start" before any
 // call.
@@ -103,12 +103,30 @@ Result<std::vector<double>> TurnRewards(const CreditConfig& config, const v1::Sa
   return rewards;
 }
 
+std::vector<double> CompareWithinRoles(AdvantageKind kind,
+                                       std::span<const v1::Sample* const> samples,
+                                       std::span<const double> rewards) {
+  std::map<std::string, std::vector<size_t>> roles;
+  for (size_t i = 0; i < samples.size(); ++i) roles[samples[i]->role()].push_back(i);
+  std::vector<double> advantages(samples.size(), 0.0);
+  for (const auto& [role, places] : roles) {
+    std::vector<double> theirs;
+    std::vector<uint64_t> groups;
+    for (const size_t i : places) {
+      theirs.push_back(rewards[i]);
+      groups.push_back(samples[i]->trajectory().id().group());
+    }
+    const std::vector<double> compared = ComputeAdvantages(kind, theirs, groups);
+    for (size_t k = 0; k < places.size(); ++k) advantages[places[k]] = compared[k];
+  }
+  return advantages;
+}
+
 Result<std::vector<std::vector<double>>> AssignCredit(const CreditConfig& config,
                                                       AdvantageKind advantage,
                                                       std::span<const v1::Sample* const> samples,
                                                       std::span<const double> given) {
   std::vector<double> rewards;
-  std::vector<uint64_t> groups;
   std::map<Meeting, std::vector<TurnPlace>> meetings;
   for (size_t s = 0; s < samples.size(); ++s) {
     const v1::Sample& sample = *samples[s];
@@ -118,17 +136,16 @@ Result<std::vector<std::vector<double>>> AssignCredit(const CreditConfig& config
       return turn_rewards.status().WithContext("trajectory " + TrajectoryKey::From(id).ToString());
     }
     rewards.push_back(ShapedReward(config, sample));
-    groups.push_back(id.group());
     if (config.kind == CreditKind::kEpisode) continue;
     const std::vector<double> returns = Returns(*turn_rewards, config.discount);
     const std::vector<std::string> states = StatesBefore(sample.trajectory());
     for (size_t t = 0; t < returns.size(); ++t) {
       const std::string place = config.kind == CreditKind::kTurn ? std::to_string(t) : states[t];
-      meetings[{id.group(), place}].push_back({s, t, returns[t]});
+      meetings[{id.group(), sample.role(), place}].push_back({s, t, returns[t]});
     }
   }
   const std::vector<double> of_episode = given.empty()
-                                             ? ComputeAdvantages(advantage, rewards, groups)
+                                             ? CompareWithinRoles(advantage, samples, rewards)
                                              : std::vector<double>(given.begin(), given.end());
   std::vector<std::vector<double>> credit(samples.size());
   for (size_t s = 0; s < samples.size(); ++s) {

@@ -50,6 +50,11 @@ double ShapedReward(const CreditConfig& config, const v1::Sample& sample);
 // number.
 Result<std::vector<double>> TurnRewards(const CreditConfig& config, const v1::Sample& sample);
 
+// ComputeAdvantages of the samples' groups, those of each role apart.
+std::vector<double> CompareWithinRoles(AdvantageKind kind,
+                                       std::span<const v1::Sample* const> samples,
+                                       std::span<const double> rewards);
+
 // Out of it [sample][turn]. A turn nobody can be compared with adds nothing to its episode's
 // advantage. `given`: the episodes' advantages instead of a comparison, one a sample; empty: they
 // are compared. kInvalid as for TurnRewards, with the trajectory's name.

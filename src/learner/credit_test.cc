@@ -39,6 +39,26 @@ TEST(AssignCredit, GivesEveryTurnItsEpisodesAdvantageByDefault) {
   EXPECT_THAT((*credit)[1], ElementsAre(-0.5));
 }
 
+TEST(AssignCredit, ComparesTheEpisodesOfAGroupWithinEachRole) {
+  std::vector<v1::Sample> samples;
+  for (const auto& [role, reward] : {std::pair("plan", 1.0), std::pair("code", 10.0),
+                                     std::pair("plan", 0.0), std::pair("code", 20.0)}) {
+    samples.push_back(
+        MakeSample(1, static_cast<uint32_t>(samples.size() / 2), reward, {5}, {Turn()}));
+    samples.back().set_role(role);
+  }
+  for (const CreditKind kind : {CreditKind::kEpisode, CreditKind::kTurn}) {
+    const CreditConfig config{.kind = kind, .turn_weight = 1, .discount = 1, .overlong = {}};
+    const double times = kind == CreditKind::kTurn ? 2 : 1;
+    auto credit = AssignCredit(config, AdvantageKind::kGroupCentered, Pointers(samples));
+    ASSERT_TRUE(credit.ok());
+    EXPECT_THAT((*credit)[0], ElementsAre(0.5 * times));
+    EXPECT_THAT((*credit)[1], ElementsAre(-5 * times));
+    EXPECT_THAT((*credit)[2], ElementsAre(-0.5 * times));
+    EXPECT_THAT((*credit)[3], ElementsAre(5 * times));
+  }
+}
+
 TEST(AssignCredit, ComparesReturnsOfTheSameTurnWithinTheGroup) {
   std::vector<v1::Sample> samples = {MakeSample(1, 0, 1, {5}, {Turn(), Turn()}),
                                      MakeSample(1, 1, 0, {5}, {Turn(), Turn()})};

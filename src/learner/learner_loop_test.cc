@@ -361,8 +361,9 @@ TEST_F(TwoPolicies, TheDatabaseHearsOfACheckpointWhenEveryPolicyHasWrittenIt) {
 TEST_F(TwoPolicies, WhatOnePolicyCouldNotWriteIsWrittenWithTheNextThatAreDue) {
   planner_.writes_at_once = false;
   Make();
-  Answer(Of("planner", Requests())), Train(planner_, 0);
-  Answer(Of("coder", Requests())), Train(trainer_, 0);
+  const std::vector<v1::BatchRequest> requests = Requests();
+  Answer(Of("planner", requests)), Train(planner_, 0);
+  Answer(Of("coder", requests)), Train(trainer_, 0);
   Answer(Of("coder", Requests())), Train(trainer_, 1);
   planner_.Written(Unavailable("the disk is full"));
   Step();

@@ -122,6 +122,18 @@ Status AddSupports(TrainSequence& row, const v1::Turn& turn, int index, int64_t 
   return Ok();
 }
 
+void LeaveOutSupported(TrainSequence& row) {
+  for (size_t i = 0; i < row.ids.size(); ++i) {
+    if (row.support_of[i] < 0) continue;
+    row.support_of[i] = -1;
+    if (row.mask[i] == 0) continue;
+    row.mask[i] = 0;
+    --row.trained_tokens;
+    ++row.unnormalised_tokens;
+  }
+  row.supports.clear();
+}
+
 // Of the row's own sequence; what an earlier turn has, stays.
 Status AddExperts(TrainSequence& row, const v1::Turn& turn, int index,
                   const ExpertChoices& choices) {
@@ -241,6 +253,7 @@ Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
   for (TrainSequence& row : rows) {
     const Status right = CheckVocabulary(row, options.vocabulary);
     if (!right.ok()) return right.WithContext(name);
+    if (!options.supports) LeaveOutSupported(row);
     CutTail(row);
   }
   return rows;

@@ -39,8 +39,9 @@ struct TrainSequence {
   std::vector<std::vector<TokenRun>> supports;
   float temperature = 1;  // of the sampling; the learner divides its logits by it as well
   size_t prompt_tokens = 0;
-  size_t trained_tokens = 0;  // sum of mask
-  size_t too_old_tokens = 0;  // written by the model but over the staleness bound
+  size_t trained_tokens = 0;       // sum of mask
+  size_t too_old_tokens = 0;       // written by the model but over the staleness bound
+  size_t unnormalised_tokens = 0;  // left out for their support (FlattenOptions::supports)
 };
 
 // Steps between the policy version that drew a token and the step that trains on it.
@@ -56,6 +57,8 @@ struct FlattenOptions {
   LagOfVersion lag_of;     // for the lags alone; empty: every token is fresh
   int64_t vocabulary = 0;  // ids must be below it; 0: not checked
   ExpertChoices choices{};
+  // false: who trains does not normalise over supports, and tokens that have one are left out.
+  bool supports = true;
 };
 
 // kInvalid names the trajectory and what does not fit: counts that differ, an id outside the

@@ -86,6 +86,20 @@ TEST(Flatten, SaysWhatEachTokenWasDrawnFrom) {
               HasSubstr("outside the vocabulary of 39"));
 }
 
+TEST(Flatten, LeavesOutTokensWithASupportForWhoDoesNotNormaliseOverIt) {
+  FlattenOptions options;
+  options.supports = false;
+  const auto row = Flatten(WithSupports({{1, 2, 9}, {1, 2, 9}, {3}}), options);
+  ASSERT_TRUE(row.ok()) << row.status().ToString();
+  EXPECT_THAT(row->ids, ::testing::ElementsAreArray(Flatten(TwoTurns(), {})->ids));
+  EXPECT_THAT(row->support_of, ::testing::Each(-1));
+  EXPECT_TRUE(row->supports.empty());
+  EXPECT_EQ(row->unnormalised_tokens, 3u);
+  const auto full = Flatten(TwoTurns(), options);
+  EXPECT_EQ(row->trained_tokens + 3, full->trained_tokens) << "the other turn is trained";
+  EXPECT_EQ(full->unnormalised_tokens, 0u);
+}
+
 TEST(PackMicrobatches, SupportsOfAllRowsAreNumberedTogether) {
   std::vector<TrainSequence> rows = {*Flatten(WithSupports({{1}, {2}, {3}}), {}),
                                      *Flatten(TwoTurns(), {}),

@@ -11,7 +11,7 @@ namespace {
 
 void AddMetrics(StepBatch& step) {
   const double count = step.rewards.empty() ? 1.0 : static_cast<double>(step.rewards.size());
-  double mean = 0, squares = 0, advantage = 0, turns = 0, trained = 0;
+  double mean = 0, squares = 0, advantage = 0, turns = 0, trained = 0, unnormalised = 0;
   for (double reward : step.rewards) mean += reward / count;
   for (double reward : step.rewards) squares += (reward - mean) * (reward - mean) / count;
   for (const auto& of_sequence : step.advantages) {
@@ -20,6 +20,7 @@ void AddMetrics(StepBatch& step) {
   }
   for (const TrainSequence& sequence : step.sequences) {
     trained += static_cast<double>(sequence.trained_tokens);
+    unnormalised += static_cast<double>(sequence.unnormalised_tokens);
   }
   step.metrics["episodes"] = static_cast<double>(step.rewards.size());
   step.metrics["reward_mean"] = mean;
@@ -27,6 +28,7 @@ void AddMetrics(StepBatch& step) {
   step.metrics["advantage_abs"] = turns > 0 ? advantage / turns : 0;
   step.metrics["response_tokens"] = trained / count;
   step.metrics["tokens"] = trained;
+  if (unnormalised > 0) step.metrics["unnormalised_tokens"] = unnormalised;
   AddStalenessMetrics(MeasureStaleness(step.sequences), step.metrics);
 }
 
@@ -126,6 +128,33 @@ void AddLiveMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& st
   step.metrics["live_baseline_variance"] = variance / live;
 }
 
+// Of each role of a team: how many of its episodes there are, and their mean reward.
+void AddRoleMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& step) {
+  std::map<std::string, std::pair<double, double>> given;  // sum, count
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i]->role().empty()) continue;
+    auto& [sum, count] = given[samples[i]->role()];
+    sum += step.rewards[i];
+    ++count;
+  }
+  for (const auto& [role, of] : given) {
+    step.metrics["role_" + role + "_reward"] = of.first / of.second;
+    step.metrics["role_" + role + "_episodes"] = of.second;
+  }
+}
+
+// Whoever made the batch mixed something up: the loss would be of tokens that others drew.
+Status CheckPolicy(const v1::Batch& batch, const v1::Sample& sample) {
+  for (const v1::Turn& turn : sample.trajectory().turns()) {
+    const bool of_role = sample.role().empty() || turn.role() == sample.role();
+    if (turn.policy() == batch.policy() && of_role) continue;
+    return Invalid("a turn of the policy \"" + turn.policy() + "\" and the role \"" + turn.role() +
+                   "\" in a batch of \"" + batch.policy() + "\" and a sample of \"" +
+                   sample.role() + "\"");
+  }
+  return Ok();
+}
+
 // The mean value that each scorer gave, before its weight.
 void AddScorerMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& step) {
   std::map<std::string, std::pair<double, double>> given;  // sum, count
@@ -142,16 +171,16 @@ void AddScorerMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& 
 // How much the comparison of turns adds to or takes from the advantage of their episodes.
 void MeasureTurnCredit(AdvantageKind advantage, const std::vector<const v1::Sample*>& samples,
                        const GroupAnswers& said, StepBatch& step) {
-  std::vector<uint64_t> groups;
+  std::vector<const v1::Sample*> grouped;
   std::vector<double> rewards;
   std::vector<size_t> places;
   for (size_t i = 0; i < samples.size(); ++i) {
     if (!IsGrouped(*samples[i]) || !said.keep[i]) continue;
-    groups.push_back(samples[i]->trajectory().id().group());
+    grouped.push_back(samples[i]);
     rewards.push_back(step.rewards[i]);
     places.push_back(i);
   }
-  std::vector<double> of_episode = ComputeAdvantages(advantage, rewards, groups);
+  std::vector<double> of_episode = CompareWithinRoles(advantage, grouped, rewards);
   if (!said.advantages.empty()) {
     for (size_t k = 0; k < places.size(); ++k) of_episode[k] = said.advantages[places[k]];
   }
@@ -253,6 +282,7 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
     if (sample.trajectory().purpose() == v1::PURPOSE_EVAL) {
       return Invalid(name + " is of an evaluation and must not be trained on");
     }
+    TM_RETURN_IF_ERROR(CheckPolicy(batch, sample).WithContext(name));
     TM_ASSIGN_OR_RETURN(std::vector<TrainSequence> rows, FlattenBranches(sample, options));
     auto rewards = TurnRewards(credit, sample);
     if (!rewards.ok()) return rewards.status().WithContext(name);
@@ -282,6 +312,7 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
   AddMetrics(step);
   AddLiveMetrics(samples, step);
   AddScorerMetrics(samples, step);
+  AddRoleMetrics(samples, step);
   return step;
 }
 

@@ -35,6 +35,25 @@ TEST(PrepareStep, SessionsAreComparedWithTheirBaselineAndGroupsWithin) {
   EXPECT_DOUBLE_EQ(step->metrics.at("live_baseline_variance"), 0.25);
 }
 
+TEST(PrepareStep, ATurnOfAnotherPolicyIsInNoLoss) {
+  v1::Batch batch;
+  batch.set_policy("coder");
+  const TurnSpec turn{{1}, {-0.5f}, {{1, 1}}, {}, ""};
+  v1::Sample& sample = *batch.add_samples() = MakeSample(7, 0, 1, {1}, {turn, turn});
+  sample.set_role("code");
+  for (v1::Turn& one : *sample.mutable_trajectory()->mutable_turns()) {
+    one.set_policy("coder"), one.set_role("code");
+  }
+  const auto right = PrepareStep(batch, AdvantageKind::kLeaveOneOut, {}, {});
+  ASSERT_TRUE(right.ok()) << right.status().message();
+  EXPECT_DOUBLE_EQ(right->metrics.at("role_code_reward"), 1);
+  sample.mutable_trajectory()->mutable_turns(1)->set_policy("planner");
+  EXPECT_FALSE(PrepareStep(batch, AdvantageKind::kLeaveOneOut, {}, {}).ok());
+  sample.mutable_trajectory()->mutable_turns(1)->set_policy("coder");
+  sample.mutable_trajectory()->mutable_turns(1)->set_role("plan");
+  EXPECT_FALSE(PrepareStep(batch, AdvantageKind::kLeaveOneOut, {}, {}).ok());
+}
+
 TEST(PrepareStep, EachScorersMeanIsMeasuredOverTheEpisodesThatItScored) {
   v1::Batch batch;
   const TurnSpec turn{{1}, {-0.5f}, {{1, 1}}, {}, ""};

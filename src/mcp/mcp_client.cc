@@ -10,17 +10,15 @@ namespace {
 constexpr Duration kCancelPatience = milliseconds(500);
 constexpr size_t kErrorMax = 1000;  // of a server's message
 
-// A server's error: the caller's doing, or the server's.
+// A server's error: the caller's doing where its parameters are wrong, else the server's.
 Status StatusOf(const RpcError& error) {
   const std::string text = "the server says: " + Beginning(error.message, kErrorMax);
-  switch (error.code) {
-    case kRpcInvalidRequest:
-    case kRpcMethodNotFound:
-    case kRpcInvalidParams:
-      return Invalid(text);
-    default:
-      return Unavailable(text);
-  }
+  return error.code == kRpcInvalidParams ? Invalid(text) : Unavailable(text);
+}
+
+// What a server sends that is not of the protocol is no mistake of who calls its tools.
+Status AsServers(const Status& status) {
+  return status.code() == Code::kInvalid ? Unavailable(status.message()) : status;
 }
 
 }  // namespace
@@ -32,8 +30,7 @@ Result<std::unique_ptr<McpClient>> McpClient::Connect(std::unique_ptr<McpTranspo
                                                       McpClientOptions options) {
   std::unique_ptr<McpClient> client(new McpClient(std::move(transport), std::move(options)));
   TM_ASSIGN_OR_RETURN(const RpcJson result,
-                      client->Ask(kMcpInitialize, McpInitializeParams(client->options_.name),
-                                  client->next_id_++, client->options_.timeout, {}));
+                      client->Ask(kMcpInitialize, McpInitializeParams(client->options_.name)));
   TM_ASSIGN_OR_RETURN(client->server_, ReadMcpInitialized(result));
   client->transport_->Speak(result["protocolVersion"].get<std::string>());
   TM_RETURN_IF_ERROR(client->transport_->Send(McpNote(kMcpInitialized, RpcJson::object()),
@@ -57,9 +54,9 @@ Status McpClient::Heed(const RpcMessage& message,
   return Ok();
 }
 
-Result<RpcJson> McpClient::Ask(std::string_view method, RpcJson params, int64_t id,
-                               Duration timeout,
-                               const std::function<void(const RpcJson&)>& progress) {
+Result<RpcMessage> McpClient::AskFor(std::string_view method, RpcJson params, int64_t id,
+                                     Duration timeout,
+                                     const std::function<void(const RpcJson&)>& progress) {
   const auto began = std::chrono::steady_clock::now();
   const auto left = [&] { return timeout - (std::chrono::steady_clock::now() - began); };
   TM_RETURN_IF_ERROR(transport_->Send(McpRequest(id, method, std::move(params)), timeout));
@@ -67,13 +64,17 @@ Result<RpcJson> McpClient::Ask(std::string_view method, RpcJson params, int64_t 
     TM_ASSIGN_OR_RETURN(RpcMessage message, transport_->Receive(std::max(left(), Duration(0))));
     const bool answer =
         message.kind == RpcMessage::Kind::kResult || message.kind == RpcMessage::Kind::kError;
-    if (answer && message.id == id) {
-      if (message.kind == RpcMessage::Kind::kError) return StatusOf(message.error);
-      return std::move(message.result);
-    }
+    if (answer && message.id == id) return message;
     // An answer to what was given up, or something else.
     if (!answer) TM_RETURN_IF_ERROR(Heed(message, progress));
   }
+}
+
+Result<RpcJson> McpClient::Ask(std::string_view method, RpcJson params) {
+  TM_ASSIGN_OR_RETURN(RpcMessage answer,
+                      AskFor(method, std::move(params), next_id_++, options_.timeout, {}));
+  if (answer.kind == RpcMessage::Kind::kError) return StatusOf(answer.error);
+  return std::move(answer.result);
 }
 
 Result<std::vector<McpTool>> McpClient::Tools() {
@@ -82,8 +83,7 @@ Result<std::vector<McpTool>> McpClient::Tools() {
   do {
     RpcJson params = RpcJson::object();
     if (!cursor.empty()) params["cursor"] = cursor;
-    TM_ASSIGN_OR_RETURN(const RpcJson result,
-                        Ask(kMcpListTools, std::move(params), next_id_++, options_.timeout, {}));
+    TM_ASSIGN_OR_RETURN(const RpcJson result, Ask(kMcpListTools, std::move(params)));
     TM_ASSIGN_OR_RETURN(McpToolPage page, ReadMcpTools(result));
     if (page.tools.empty() && !page.cursor.empty()) {
       return Invalid("the server's list of tools has an empty page that is not the last");
@@ -100,18 +100,20 @@ Result<std::vector<McpTool>> McpClient::Tools() {
 Result<McpCallResult> McpClient::Call(const std::string& tool, RpcJson arguments, Duration timeout,
                                       const std::function<void(const RpcJson&)>& progress) {
   const int64_t id = next_id_++;
-  Result<RpcJson> result =
-      Ask(kMcpCallTool, McpCallParams(tool, std::move(arguments), progress ? id : 0), id, timeout,
-          progress);
-  if (!result.ok()) {
-    if (result.status().code() == Code::kTimeout) {
+  Result<RpcMessage> answer =
+      AskFor(kMcpCallTool, McpCallParams(tool, std::move(arguments), progress ? id : 0), id,
+             timeout, progress);
+  if (!answer.ok()) {
+    if (answer.status().code() == Code::kTimeout) {
       (void)transport_->Send(
           McpNote(kMcpCancelled, {{"requestId", id}, {"reason", "no answer in time"}}),
           kCancelPatience);
     }
-    return result.status();
+    return AsServers(answer.status());
   }
-  return ReadMcpCallResult(*result, options_.text_max);
+  if (answer->kind == RpcMessage::Kind::kError) return StatusOf(answer->error);
+  Result<McpCallResult> result = ReadMcpCallResult(answer->result, options_.text_max);
+  return result.ok() ? std::move(result) : AsServers(result.status());
 }
 
 }  // namespace tidemill

@@ -35,9 +35,9 @@ class McpClient {
   const McpName& server() const { return server_; }
   // kInvalid: a list that is none. kFull: more tools than the options allow.
   Result<std::vector<McpTool>> Tools();
-  // kInvalid: the server refused the call (an unknown tool, wrong arguments): the caller's doing.
-  // kTimeout: no answer in time, and the server was told that none is waited for. kUnavailable: the
-  // server failed, or is gone. `progress` may be empty.
+  // kInvalid: the server refused what is passed to the tool: the caller's doing. kTimeout: no
+  // answer in time, and the server was told that none is waited for. kUnavailable: the server
+  // failed, is gone, or sent what is no answer. `progress` may be empty.
   Result<McpCallResult> Call(const std::string& tool, RpcJson arguments, Duration timeout,
                              const std::function<void(const RpcJson&)>& progress = {});
   // From any thread: what is under way, and everything later, fails with kUnavailable.
@@ -45,9 +45,11 @@ class McpClient {
 
  private:
   McpClient(std::unique_ptr<McpTransport> transport, McpClientOptions options);
-  // The result of a request, after whatever else the server has to say.
-  Result<RpcJson> Ask(std::string_view method, RpcJson params, int64_t id, Duration timeout,
-                      const std::function<void(const RpcJson&)>& progress);
+  // The answer to a request, after whatever else the server has to say.
+  Result<RpcMessage> AskFor(std::string_view method, RpcJson params, int64_t id, Duration timeout,
+                            const std::function<void(const RpcJson&)>& progress);
+  // The result of one that is no call.
+  Result<RpcJson> Ask(std::string_view method, RpcJson params);
   // Not the answer that is waited for.
   Status Heed(const RpcMessage& message, const std::function<void(const RpcJson&)>& progress);
 

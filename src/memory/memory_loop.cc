@@ -184,11 +184,14 @@ void MemoryLoop::AddContexts(v1::GroupLease& group, const std::vector<float>& ke
                                                    [](const auto& set) { return !set.empty(); });
     if (!any) return;  // the members share their prompt then
     group.set_max_case_tokens(options_.case_tokens);
-    for (const std::vector<uint64_t>& set : sets) {
-      v1::CaseSet& cases = *group.add_contexts();
-      for (const uint64_t number : set) *cases.add_cases() = bank.Show(number);
+    for (size_t member = 0; member < sets.size(); ++member) {
+      // Its skills may be there already.
+      const int at = static_cast<int>(member);
+      v1::CaseSet& cases =
+          at < group.contexts_size() ? *group.mutable_contexts(at) : *group.add_contexts();
+      for (const uint64_t number : sets[member]) *cases.add_cases() = bank.Show(number);
       cases.set_tool_notes(tools);
-      counters_.shown += set.size();
+      counters_.shown += sets[member].size();
     }
   });
 }

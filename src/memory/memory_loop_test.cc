@@ -217,6 +217,28 @@ TEST_F(MemoryLoopTest, AGroupGetsWhatIsKnownOfToolsBesideItsCases) {
   EXPECT_EQ(group.contexts(1).cases(1).answer(), "right1");
 }
 
+TEST_F(MemoryLoopTest, SkillsThatAreThereAlreadyStay) {
+  Tell(SampleRecord(1, 0, "sort the list", "right", true));
+  LearnAll(1);
+  v1::GroupLease group;
+  group.set_group(78);
+  *group.mutable_task() = SampleTask("t", "sort the list");
+  group.set_members(2);
+  group.set_max_turns(1);
+  group.set_purpose(v1::PURPOSE_TRAIN);
+  for (int member = 0; member < 2; ++member) {
+    v1::ShownSkill& skill = *group.add_contexts()->add_skills();
+    skill.mutable_skill()->set_name("sorting");
+    skill.mutable_skill()->set_version(1);
+  }
+  ASSERT_TRUE(bus_->Publish(kMemoryGroupsTopic, group.SerializeAsString()).ok());
+  loop_->Step(clock_.Now());
+  const v1::GroupLease passed = Passed();
+  ASSERT_EQ(passed.contexts_size(), 2);
+  EXPECT_EQ(passed.contexts(1).skills_size(), 1);
+  EXPECT_EQ(passed.contexts(1).cases_size(), 1);
+}
+
 TEST_F(MemoryLoopTest, AnEvaluationIsNeverShownItsOwnTask) {
   Tell(SampleRecord(1, 0, "sort the list", "right", true));
   LearnAll(1);

@@ -9,6 +9,7 @@
 
 #include "bus/broker.h"
 #include "core/topics.h"
+#include "observe/weights_figures.h"
 
 namespace tidemill {
 namespace {
@@ -73,6 +74,14 @@ std::string TopicsText(const RunStatus& status) {
                         SpanOrNone(topic.oldest_leased));
   }
   return text;
+}
+
+// The learner's, who publishes.
+std::vector<WayFigures> WaysOf(const RunStatus& status) {
+  for (const RosterEntry& entry : status.workers) {
+    if (entry.beat.role() == "learner" && !entry.lost()) return WaysIn(entry.beat);
+  }
+  return {};
 }
 
 }  // namespace
@@ -195,6 +204,17 @@ Json StatusJson(const RunStatus& status) {
   for (const RosterEntry& entry : status.workers) workers.push_back(WorkerJson(status, entry));
   Json& topics = json["topics"] = Json::array();
   for (const TopicState& topic : status.topics) topics.push_back(TopicJson(topic));
+  Json& ways = json["weights"] = Json::array();
+  for (const WayFigures& way : WaysOf(status)) {
+    ways.push_back({{"way", way.way},
+                    {"versions", way.versions},
+                    {"version", way.version},
+                    {"bytes", way.bytes},
+                    {"whole", way.whole},
+                    {"density", way.density},
+                    {"seconds", way.seconds},
+                    {"bytes_total", way.bytes_total}});
+  }
   return json;
 }
 
@@ -209,6 +229,7 @@ std::string StatusText(const RunStatus& status, int64_t now_ms) {
                   status.failures.at("skipped"), status.failures.at("stale"));
   if (!status.workers.empty()) text += "\n" + WorkersText(status, now_ms);
   text += "\n" + TopicsText(status);
+  if (const std::string ways = WaysText(WaysOf(status)); !ways.empty()) text += "\n" + ways;
   if (status.dead_letters > 0) {
     text += fmt::format("\n{} dead letters; see: tidemill dead list --run {}\n",
                         status.dead_letters, status.run);

@@ -5,6 +5,7 @@
 
 #include "bus/read_message.h"
 #include "core/topics.h"
+#include "replay/role_sample.h"
 
 namespace tidemill {
 namespace {
@@ -48,26 +49,33 @@ bool BatchMaker::Usable(uint64_t id, const Request& request) {
   const int64_t now_ms = clock_.WallMs();
   const StalenessConfig& bound = parts_.options.StalenessOf(request.policy);
   const VersionSteps& versions = versions_.Of(request.policy);
+  const std::string name = parts_.options.policies.NameOf(request.policy);
   const uint64_t step = request.wish.step();
+  ReplayPart& part = group.parts.at(request.policy);
   size_t left = 0;
-  std::vector<std::pair<ReplayMember*, uint64_t>> old;  // with the lag
+  std::vector<std::pair<uint32_t, uint64_t>> old;  // members, with the lag
   for (auto& [index, member] : group.members) {
-    if (member.excluded) continue;
-    const TokenAges ages = MeasureAges(member.trajectory, versions, step, now_ms, bound);
+    if (member.excluded || part.too_old.contains(index)) continue;
+    const TokenAges ages = MeasureAges(member.trajectory, name, versions, step, now_ms, bound);
     const bool keep = ages.too_old == 0 || (bound.masks() && ages.too_old < ages.tokens);
     if (keep)
       ++left;
     else
-      old.emplace_back(&member, ages.max_lag);
+      old.emplace_back(index, ages.max_lag);
   }
   parts_.counters.too_old += old.size();
   if (left < std::min<size_t>(2, group.size)) {
-    parts_.book.Drop(id, Fate::kTooOld);
+    parts_.book.DropPart(id, request.policy, Fate::kTooOld);
     return false;
   }
-  for (auto& [member, lag] : old) {
-    member->excluded = true;
-    parts_.writer.Record(member->trajectory.id(), Fate::kTooOld,
+  for (const auto& [member, lag] : old) {
+    // Another policy may still learn from it.
+    if (group.parts.size() > 1) {
+      part.too_old.insert(member);
+      continue;
+    }
+    group.members.at(member).excluded = true;
+    parts_.writer.Record(group.members.at(member).trajectory.id(), Fate::kTooOld,
                          "lag of " + std::to_string(lag) + " steps");
   }
   return true;
@@ -90,20 +98,23 @@ std::optional<std::set<uint64_t>> BatchMaker::Draw(const Request& request) {
   return std::nullopt;
 }
 
-void BatchMaker::AddSamples(const ReplayGroup& group, v1::Batch& batch) {
+void BatchMaker::AddSamples(const ReplayGroup& group, PolicyId policy, v1::Batch& batch) {
+  const ReplayPart& part = group.parts.at(policy);
   for (const auto& [index, member] : group.members) {
-    if (member.excluded || !member.verdict) continue;
-    v1::Sample& sample = *batch.add_samples();
-    *sample.mutable_trajectory() = member.trajectory;
-    *sample.mutable_verdict() = *member.verdict;
-    *sample.mutable_teacher() = {member.teacher.begin(), member.teacher.end()};
-    sample.set_uses(group.uses);
-    const uint32_t masked =
-        MaskTooOld(*sample.mutable_trajectory(), versions_.Of(group.learner()), batch.step(),
-                   clock_.WallMs(), parts_.options.StalenessOf(group.learner()));
-    sample.set_masked_tokens(masked);
-    parts_.counters.masked_tokens += masked;
-    ++parts_.counters.used;
+    if (member.excluded || !member.verdict || part.too_old.contains(index)) continue;
+    for (const std::string& role : part.roles) {
+      std::optional<v1::Sample> made = RoleSample(member, role);
+      if (!made) continue;
+      v1::Sample& sample = *batch.add_samples();
+      sample = std::move(*made);
+      sample.set_uses(part.uses);
+      const uint32_t masked =
+          MaskTooOld(*sample.mutable_trajectory(), versions_.Of(policy), batch.step(),
+                     clock_.WallMs(), parts_.options.StalenessOf(policy));
+      sample.set_masked_tokens(masked);
+      parts_.counters.masked_tokens += masked;
+      ++parts_.counters.used;
+    }
   }
 }
 
@@ -128,10 +139,8 @@ bool BatchMaker::Make(const Request& request) {
   // In the order of their numbers, whichever finished first: what a step computes must not depend
   // on that.
   for (const uint64_t id : *drawn) {
-    ReplayGroup& group = parts_.book.at(id);
-    AddSamples(group, batch);
-    ++group.uses;
-    if (parts_.book.BufferOf(request.policy).Use(id)) parts_.book.Forget(id);
+    AddSamples(parts_.book.at(id), request.policy, batch);
+    parts_.book.Use(id, request.policy);
   }
   live_.AddTo(wish.live_episodes(), batch);
   auto& last = last_batch_[request.policy];

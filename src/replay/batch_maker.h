@@ -1,5 +1,5 @@
 // Batches: which groups a step trains on, and which of their tokens are young enough. A batch is of
-// one policy: its groups were drawn by it, and no other's are in its buffer.
+// one policy: it holds the turns of the policy's roles, and no other's.
 //
 //   replay.requests -> buffer, sessions -> Batch -> reply_to
 #pragma once
@@ -35,7 +35,7 @@ class BatchMaker {
   // Groups of enough episodes, in the order of their numbers; none where there are too few.
   std::optional<std::set<uint64_t>> Draw(const Request& request);
   bool Usable(uint64_t group, const Request& request);
-  void AddSamples(const ReplayGroup& group, v1::Batch& batch);
+  void AddSamples(const ReplayGroup& group, PolicyId policy, v1::Batch& batch);
   bool Make(const Request& request);
 
   const ReplayParts parts_;

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "replay/group_buffer.h"
@@ -53,14 +55,25 @@ class GroupBook {
   void MarkStale(ReplayMember& member, std::string_view reason);
   // The group may be gone afterwards.
   void CompleteIfDone(uint64_t group);
-  // Whether the group is gone, because a step would learn nothing from it.
-  bool DroppedAsUseless(uint64_t group, const RewardSpread& spread);
-  // The group leaves for good.
-  void Drop(uint64_t group, Fate fate, const std::string& reason = "");
-  // It was used as often as it may be.
-  void Forget(uint64_t group);
+  // Its verdicts are others now. The group may be gone afterwards.
+  void RewardsChanged(uint64_t group);
+  // The policy learns nothing (more) from the group, which leaves for good where no other does.
+  void DropPart(uint64_t group, PolicyId policy, Fate fate, const std::string& reason = "");
+  // A step of the policy used it. The group may be gone afterwards.
+  void Use(uint64_t group, PolicyId policy);
 
  private:
+  // Why a step of the policy would learn nothing from it; nothing: it would learn.
+  std::optional<std::pair<Fate, std::string>> WhyUseless(const ReplayGroup& group,
+                                                         const ReplayPart& part);
+  void DropUseless(uint64_t group);
+  void Buffer(uint64_t group, PolicyId policy);
+  void LeaveBuffer(uint64_t group, PolicyId policy);
+  // Of the policy; without a team: the only one.
+  std::vector<std::string> RolesOf(PolicyId policy) const;
+  // The group leaves for good, its whole credit returns.
+  void Drop(uint64_t group, Fate fate, const std::string& reason = "");
+  void Forget(uint64_t group);
   void Report(uint64_t group, v1::GroupReport report);
   void Accept(uint64_t group);
 

@@ -33,7 +33,7 @@ Status LiveSamples::Check(const v1::LiveEvent& event) const {
   const int turns = trajectory.turns_size();
   if (turns == 0) return Invalid("a trajectory of a session without turns");
   const int scores = event.sample().live().turn_scores_size();
-  if (scores == turns) return CheckVersions(trajectory, kSessionPolicy, versions_);
+  if (scores == turns) return CheckVersions(trajectory, parts_.options.policies, versions_);
   return Invalid(std::to_string(scores) + " scores for " + std::to_string(turns) + " turns");
 }
 
@@ -72,7 +72,8 @@ void LiveSamples::LeaveOutOld(uint64_t step) {
   const StalenessConfig& bound = parts_.options.staleness;
   const std::vector<v1::Sample> old = pool_.Drop([&](const v1::Sample& sample) {
     const TokenAges ages =
-        MeasureAges(sample.trajectory(), versions_.Of(kSessionPolicy), step, now_ms, bound);
+        MeasureAges(sample.trajectory(), parts_.options.policies.NameOf(kSessionPolicy),
+                    versions_.Of(kSessionPolicy), step, now_ms, bound);
     return bound.masks() ? ages.too_old >= ages.tokens : ages.too_old > 0;
   });
   for (const v1::Sample& sample : old) {

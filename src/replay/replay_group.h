@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,19 +29,34 @@ struct ReplayMember {
   std::string asked_teacher;  // id of the open request; empty: none
 };
 
+// What one policy learns from a group.
+struct ReplayPart {
+  std::vector<std::string> roles = {""};  // whose turns it drew; without a team: of the only one
+  uint32_t uses = 0;                      // steps of the policy that used it
+  bool in_buffer = false;
+  bool dropped = false;          // its credit returned
+  std::set<uint32_t> too_old{};  // members that are left out of it
+
+  // Whether steps may still use it.
+  bool live(uint32_t max_uses) const { return !dropped && uses < max_uses; }
+};
+
 struct ReplayGroup {
   v1::Purpose purpose = v1::PURPOSE_TRAIN;
-  // Drew the turns of its members, and learns from them; nothing: no member has a turn.
-  std::optional<PolicyId> policy;
+  // Of the policies that drew turns of its members and are trained.
+  std::map<PolicyId, ReplayPart> parts{};
   uint32_t size = 0;
   uint32_t revision = 0;  // of the last report
-  uint32_t uses = 0;      // steps that used it
   bool complete = false;
-  bool in_buffer = false;
-  std::map<uint32_t, ReplayMember> members;
+  bool accepted = false;  // the dispatcher was told so
+  std::map<uint32_t, ReplayMember> members{};
 
-  // Whose steps may use it.
-  PolicyId learner() const { return policy.value_or(PolicyId::kMain); }
+  bool in_buffer() const {
+    for (const auto& [policy, part] : parts) {
+      if (part.in_buffer) return true;
+    }
+    return false;
+  }
 };
 
 // Which member a question is about.
@@ -49,16 +65,19 @@ struct MemberOf {
   uint32_t member;
 };
 
-// The rewards of a group's members that may be trained on.
+// The rewards of a group's members that the part's policy may be trained on. Those of each role are
+// compared apart; of several roles: where they differ most.
 struct RewardSpread {
   size_t usable = 0;
   bool same = true;
   double deviation = 0;
 };
-RewardSpread SpreadOf(const ReplayGroup& group);
+RewardSpread SpreadOf(const ReplayGroup& group, const ReplayPart& part);
+// The members that may be trained on at all.
+size_t UsableMembers(const ReplayGroup& group);
 // How far the votes of judges were apart, at most.
 double VoteSpread(const ReplayGroup& group);
-// Whether a member that may be trained on has a token that the model wrote.
-bool HasTokens(const ReplayGroup& group);
+// Whether a member that may be trained on has a token that one of the part's roles wrote.
+bool HasTokens(const ReplayGroup& group, const ReplayPart& part);
 
 }  // namespace tidemill

@@ -62,7 +62,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     ids.insert(id.group());
     ReplayMember& member = book_.Put(std::move(sample.trajectory));
     ReplayGroup& group = book_.at(id.group());
-    group.uses = std::max(group.uses, sample.uses);
+    for (auto& [policy, part] : group.parts) RestorePart(sample, policy, part);
     group.revision = sample.revision;
     const bool unscorable = sample.verdict && !sample.verdict->scored();
     member.excluded = member.excluded || sample.stale || unscorable || given_up;
@@ -162,8 +162,19 @@ void ReplayLoop::TakeTrajectories(Time now) {
 Status ReplayLoop::CheckContent(const v1::Trajectory& trajectory) const {
   const Status right = CheckMessage(trajectory, options_.limits);
   if (!right.ok()) return Invalid("Trajectory." + right.message());
-  TM_ASSIGN_OR_RETURN(const auto policy, PolicyOf(trajectory, options_.policies));
-  return policy ? CheckVersions(trajectory, *policy, versions_) : Ok();
+  TM_RETURN_IF_ERROR(CheckRoles(trajectory, options_.policies, options_.roles));
+  return CheckVersions(trajectory, options_.policies, versions_);
+}
+
+void ReplayLoop::RestorePart(const StoredSample& sample, PolicyId policy, ReplayPart& part) const {
+  const std::string name = options_.policies.NameOf(policy);
+  const auto own = sample.uses_of.find(name);
+  const uint32_t uses = options_.roles.empty()        ? sample.uses
+                        : own == sample.uses_of.end() ? 0
+                                                      : own->second;
+  part.uses = std::max(part.uses, uses);
+  const auto& dropped = sample.dropped_of;
+  part.dropped = part.dropped || std::find(dropped.begin(), dropped.end(), name) != dropped.end();
 }
 
 // The holder of the lease sent something that cannot be used. The message is a dead letter; of the
@@ -247,11 +258,13 @@ void ReplayLoop::OnStored(const v1::Verdict& verdict) {
 
 // Only of what is durable: memory can find it again where this message is lost.
 void ReplayLoop::TellMemory(const ReplayMember& member) {
-  if (!options_.tells_memory) return;
+  if (!options_.tells_memory && !options_.tells_skills) return;
   const v1::Task* task = parts_.tasks.Find(member.trajectory.id().task());
   if (task == nullptr) return;
   const std::optional<v1::CaseRecord> record = MakeCase(*task, member.trajectory, *member.verdict);
-  if (record) outbox_.Publish(kMemoryCasesTopic, record->SerializeAsString());
+  if (!record) return;
+  if (options_.tells_memory) outbox_.Publish(kMemoryCasesTopic, record->SerializeAsString());
+  if (options_.tells_skills) outbox_.Publish(kSkillsCasesTopic, record->SerializeAsString());
 }
 
 }  // namespace tidemill

@@ -47,6 +47,7 @@ class ReplayLoop final : public Loop {
 
  private:
   void Restore(std::vector<StoredSample> stored);
+  void RestorePart(const StoredSample& sample, PolicyId policy, ReplayPart& part) const;
   Status CheckContent(const v1::Trajectory& trajectory) const;
   void TakeVersions();
   void TakeTrajectories(Time now);

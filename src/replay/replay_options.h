@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct ReplayOptions : ReplayConfig {
     const auto own = staleness_of.find(policy);
     return own == staleness_of.end() ? staleness : own->second;
   }
+  std::map<std::string, PolicyId> roles = {};  // of the team, and who draws them; empty: no team
+  std::set<PolicyId> frozen = {};              // policies that nobody trains
   bool drop_untrainable = true;  // a group without a token that the model wrote teaches nothing
   uint32_t max_score_outstanding = 4096;
   Duration score_patience =
@@ -65,6 +68,7 @@ struct ReplayOptions : ReplayConfig {
   size_t live_capacity = 4096;   // trajectories of sessions that wait for a step
   double live_tenant_share = 1;  // at most this share of a batch's is of one tenant
   bool tells_memory = false;     // of every episode of training that has a verdict
+  bool tells_skills = false;     // the same
   bool teacher = false;          // episodes of training are used with the scores of a teacher
   TeacherHints hints = TeacherHints::kNone;
   // With a judge's hints: the words as the model would read them behind its turn, its next turn
@@ -77,8 +81,11 @@ struct StoredSample {
   v1::Trajectory trajectory;
   std::optional<v1::Verdict> verdict;
   uint32_t uses = 0;
-  bool stale = false;     // never to be trained on
-  uint32_t revision = 0;  // of the ledger's newest report on its group
+  // In a team, instead: of each policy, by name.
+  std::map<std::string, uint32_t> uses_of = {};
+  std::vector<std::string> dropped_of = {};  // policies whose part of its group was dropped
+  bool stale = false;                        // never to be trained on
+  uint32_t revision = 0;                     // of the ledger's newest report on its group
   // Why it cannot be used although it is stored; empty: nothing is known against it.
   std::string unusable = {};
   bool issued = true;  // the ledger knows its group

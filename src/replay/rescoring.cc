@@ -42,10 +42,15 @@ void Rescoring::Choose() {
   if (!std::exchange(rose_, false)) return;
   std::vector<std::pair<double, uint64_t>> outdated;
   for (const auto& [id, group] : book_.all()) {
-    if (!group.in_buffer || rescoring_.contains(id)) continue;
+    if (!group.in_buffer() || rescoring_.contains(id)) continue;
     const bool any = std::any_of(group.members.begin(), group.members.end(),
                                  [&](const auto& entry) { return Outdated(entry.second); });
-    if (any) outdated.emplace_back(-SpreadOf(group).deviation - VoteSpread(group), id);
+    if (!any) continue;
+    double deviation = 0;
+    for (const auto& [policy, part] : group.parts) {
+      deviation = std::max(deviation, SpreadOf(group, part).deviation);
+    }
+    outdated.emplace_back(-deviation - VoteSpread(group), id);
   }
   std::sort(outdated.begin(), outdated.end());
   if (outdated.size() > options_.rescore_groups) outdated.resize(options_.rescore_groups);
@@ -77,9 +82,7 @@ void Rescoring::Answered(uint64_t id) {
     if (!member.asked.empty()) return;
   }
   rescoring_.erase(id);
-  const RewardSpread spread = SpreadOf(group);
-  if (!book_.DroppedAsUseless(id, spread))
-    book_.BufferOf(group.learner()).SetPriority(id, spread.deviation);
+  book_.RewardsChanged(id);
 }
 
 }  // namespace tidemill

@@ -49,6 +49,7 @@ v1::ScoreRequest MakeScoreRequest(const v1::Task& task, const ReplayGroup& group
     if (turn.calls_size() > 0) last = turn.calls(turn.calls_size() - 1);
     request.set_generated_tokens(request.generated_tokens() +
                                  static_cast<uint32_t>(turn.ids_size()));
+    if (!options.roles.empty()) request.add_turn_roles(turn.role());
     if (options.turn_text)
       request.add_turn_texts(options.turn_text({turn.ids().begin(), turn.ids().end()}));
   }

@@ -13,11 +13,13 @@ bool TooOld(const v1::Turn& turn, uint64_t lag, int64_t now_ms, const StalenessC
 
 }  // namespace
 
-TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
-                      int64_t now_ms, const StalenessConfig& bound) {
+TokenAges MeasureAges(const v1::Trajectory& trajectory, std::string_view policy,
+                      const VersionSteps& versions, uint64_t step, int64_t now_ms,
+                      const StalenessConfig& bound) {
   TokenAges ages;
   ages.min_lag = UINT64_MAX;
   for (const v1::Turn& turn : trajectory.turns()) {
+    if (turn.policy() != policy) continue;
     for (const v1::VersionRun& run : turn.versions()) {
       const uint64_t lag = versions.Lag(run.version(), step);
       ages.max_lag = std::max(ages.max_lag, lag);
@@ -42,26 +44,44 @@ uint32_t MaskTooOld(v1::Trajectory& trajectory, const VersionSteps& versions, ui
   return masked;
 }
 
-Result<std::optional<PolicyId>> PolicyOf(const v1::Trajectory& trajectory,
-                                         const PolicyNames& names) {
-  std::optional<PolicyId> policy;
+Result<std::vector<PolicyId>> PoliciesOfTurns(const v1::Trajectory& trajectory,
+                                              const PolicyNames& names) {
+  std::vector<PolicyId> policies;
   for (const v1::Turn& turn : trajectory.turns()) {
     TM_ASSIGN_OR_RETURN(const PolicyId of_turn, names.Find(turn.policy()));
-    if (policy && *policy != of_turn) {
-      return Invalid("turns of the policies " + names.Shown(*policy) + " and " +
-                     names.Shown(of_turn) + " in one trajectory");
+    if (std::find(policies.begin(), policies.end(), of_turn) == policies.end()) {
+      policies.push_back(of_turn);
     }
-    policy = of_turn;
   }
-  return policy;
+  return policies;
 }
 
-Status CheckVersions(const v1::Trajectory& trajectory, PolicyId policy,
+Status CheckVersions(const v1::Trajectory& trajectory, const PolicyNames& names,
                      const PolicyVersions& versions) {
   for (const v1::Turn& turn : trajectory.turns()) {
+    TM_ASSIGN_OR_RETURN(const PolicyId policy, names.Find(turn.policy()));
     for (const v1::VersionRun& run : turn.versions()) {
       TM_RETURN_IF_ERROR(versions.Check(policy, run.version()));
     }
+  }
+  return Ok();
+}
+
+Status CheckRoles(const v1::Trajectory& trajectory, const PolicyNames& names,
+                  const std::map<std::string, PolicyId>& roles) {
+  if (roles.empty()) {
+    TM_ASSIGN_OR_RETURN(const std::vector<PolicyId> policies, PoliciesOfTurns(trajectory, names));
+    if (policies.size() < 2) return Ok();
+    return Invalid("turns of the policies " + names.Shown(policies[0]) + " and " +
+                   names.Shown(policies[1]) + " in one trajectory");
+  }
+  for (const v1::Turn& turn : trajectory.turns()) {
+    TM_ASSIGN_OR_RETURN(const PolicyId drew, names.Find(turn.policy()));
+    const auto role = roles.find(turn.role());
+    if (role == roles.end()) return Invalid("the team has no role \"" + turn.role() + "\"");
+    if (role->second == drew) continue;
+    return Invalid("a turn of the role \"" + turn.role() + "\" drawn by the policy " +
+                   names.Shown(drew) + ", not " + names.Shown(role->second));
   }
   return Ok();
 }

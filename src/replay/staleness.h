@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/policy_versions.h"
 #include "core/status.h"
@@ -19,16 +22,22 @@ struct TokenAges {
   uint32_t too_old = 0;  // tokens over the bound
 };
 
-TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
-                      int64_t now_ms, const StalenessConfig& bound);
+// Of the tokens that `policy` drew, by its name as in messages.
+TokenAges MeasureAges(const v1::Trajectory& trajectory, std::string_view policy,
+                      const VersionSteps& versions, uint64_t step, int64_t now_ms,
+                      const StalenessConfig& bound);
 
-// The policy that drew its turns; nothing: it has none. kInvalid: a policy that the run has not, or
-// turns of two.
-Result<std::optional<PolicyId>> PolicyOf(const v1::Trajectory& trajectory,
-                                         const PolicyNames& names);
-// kInvalid: some token is of a version that the policy never published.
-Status CheckVersions(const v1::Trajectory& trajectory, PolicyId policy,
+// The policies that drew its turns, each once. kInvalid: one that the run has not.
+Result<std::vector<PolicyId>> PoliciesOfTurns(const v1::Trajectory& trajectory,
+                                              const PolicyNames& names);
+// kInvalid: a policy that the run has not, or a token of a version that the policy of its turn
+// never published.
+Status CheckVersions(const v1::Trajectory& trajectory, const PolicyNames& names,
                      const PolicyVersions& versions);
+// kInvalid: a turn of a role that the team has not, or that another policy drew than the role's.
+// Without a team (no roles): turns of two policies, or of a role.
+Status CheckRoles(const v1::Trajectory& trajectory, const PolicyNames& names,
+                  const std::map<std::string, PolicyId>& roles);
 
 // Marks the runs of tokens that are over the bound, and only those, for the learner to leave out.
 // Returns how many tokens.

@@ -102,6 +102,8 @@ TEST(Answer, WhatIsWrongIsNamed) {
       {R"({"parts": {"style": 2}})", "\"parts.style\" must be a number from 0 to 1, got 2"},
       {R"({"parts": {"style": {}}})", "\"parts.style.score\" is missing"},
       {R"({"score": 1, "turn_rewards": [0, "x"]})", "\"turn_rewards\" must be a number"},
+      {R"({"score": 1, "by_role": [1]})", "\"by_role\" must be an object"},
+      {R"({"score": 1, "by_role": {"coder": 7}})", "\"by_role.coder\" must be a number"},
       {R"({"error": "the model is loading"})", "the model is loading"}};
   for (const auto& [text, message] : wrong) {
     const Result<CommandAnswer> answer = ParseAnswer(text);
@@ -121,12 +123,14 @@ TEST(Answer, ALongCommentIsCutBetweenCharacters) {
 TEST(Answer, EverythingThatMayBeSaidIsRead) {
   const Result<CommandAnswer> answer = ParseAnswer(
       R"({"score": -0.5, "comment": "c", "version": 4, "turn_rewards": [0.5, 0],
+          "by_role": {"coder": 0.75},
           "parts": {"style": 0.25, "security": {"score": 1, "comment": "safe"}}})");
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   EXPECT_EQ(answer->score, -0.5);
   EXPECT_EQ(answer->comment, "c");
   EXPECT_EQ(answer->version, 4u);
   EXPECT_EQ(answer->turn_rewards.size(), 2u);
+  EXPECT_EQ(answer->by_role.at("coder"), 0.75);
   EXPECT_EQ(answer->parts.at("style").score, 0.25);
   EXPECT_EQ(answer->parts.at("security").comment, "safe");
 }

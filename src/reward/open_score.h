@@ -22,9 +22,9 @@ struct OpenNeed {
 struct OpenScore {
   v1::ScoreRequest request;
   Time began{};
-  ScoreEvidence evidence;
-  std::map<std::string, OpenNeed> open;  // by Need::Key()
-  uint32_t rounds = 0;                   // how often scorers named what they need
+  ScoreEvidence evidence{};
+  std::map<std::string, OpenNeed> open{};  // by Need::Key()
+  uint32_t rounds = 0;                     // how often scorers named what they need
 };
 
 using OpenScores = std::unordered_map<uint64_t, OpenScore>;

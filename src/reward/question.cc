@@ -101,6 +101,18 @@ Status ReadTurnRewards(const Json& rewards, CommandAnswer* answer) {
   return Ok();
 }
 
+// {"planner": 0.5}
+Status ReadByRole(const Json& rewards, CommandAnswer* answer) {
+  if (!rewards.is_object() || rewards.size() > kPartsMax) {
+    return Wrong("by_role", "an object of at most " + std::to_string(kPartsMax) + " roles",
+                 rewards);
+  }
+  for (const auto& [role, value] : rewards.items()) {
+    TM_RETURN_IF_ERROR(ReadNumber(value, "by_role." + role, -1, 1, &answer->by_role[role]));
+  }
+  return Ok();
+}
+
 }  // namespace
 
 std::string MakeQuestion(const Need& need, const v1::ScoreRequest& request,
@@ -117,6 +129,10 @@ std::string MakeQuestion(const Need& need, const v1::ScoreRequest& request,
   json["end"] = EnumName(request.end());
   json["turns"] = request.turns();
   json["generated_tokens"] = request.generated_tokens();
+  if (!request.turn_roles().empty()) {
+    json["turn_roles"] =
+        std::vector<std::string>(request.turn_roles().begin(), request.turn_roles().end());
+  }
   json["files"] = Json::array();
   for (const v1::File& file : request.tree().files()) {
     Json& entry = json["files"].emplace_back();
@@ -172,6 +188,7 @@ Result<CommandAnswer> ParseAnswer(const std::string& text) {
   if (json.contains("parts")) TM_RETURN_IF_ERROR(ReadParts(json["parts"], &answer));
   if (json.contains("turn_rewards"))
     TM_RETURN_IF_ERROR(ReadTurnRewards(json["turn_rewards"], &answer));
+  if (json.contains("by_role")) TM_RETURN_IF_ERROR(ReadByRole(json["by_role"], &answer));
   if (!answer.has_score && answer.parts.empty())
     return Invalid("the answer has neither \"score\" nor \"parts\"");
   return answer;

@@ -9,6 +9,7 @@
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
+#include "reward/verdict_maker.h"
 #include "testing/test_kit.h"
 
 namespace tidemill {
@@ -264,6 +265,36 @@ TEST_F(RewardTest, ACommandScoresAfterTheTestsAndSaysItsVersionAndTheTurnsReward
   ASSERT_EQ(verdict.turn_rewards_size(), 2);
   EXPECT_EQ(verdict.turn_rewards(0), 0.5);
   EXPECT_EQ(verdict.turn_rewards(1), -0.5);
+}
+
+TEST_F(RewardTest, ARoleHasARewardOfItsOwnWhereACommandSaysSo) {
+  const auto verdict_of = [&](const std::map<std::string, double>& by_role) {
+    v1::ScoreRequest request;
+    request.set_turns(2);
+    for (const char* role : {"plan", "code"})
+      request.add_turn_roles(role), request.add_last_calls();
+    CommandAnswer answer = ScoreOf(0.5, 7);
+    answer.by_role = by_role;
+    OpenScore score{.request = request};
+    score.evidence.answers["command"] = answer;
+    score.evidence.tools["grade"].set_tests_total(1);
+    RewardOptions options;
+    options.turn_discount = 0.5;
+    std::vector<WeightedScorer> scorers;
+    for (const auto& [name, weight] : {std::pair("command", 2.0), std::pair("format", 4.0)}) {
+      scorers.push_back({NewScorer(name, {.command = {"judge"}}).value(), weight});
+    }
+    const ScorerAudits audits(scorers, options);
+    return VerdictMaker(scorers, audits, options).Make(score);
+  };
+  EXPECT_EQ(verdict_of({}).by_role_size(), 0) << "the episode's reward is everybody's";
+  const v1::Verdict verdict = verdict_of({{"plan", -1}});
+  EXPECT_EQ(verdict.reward(), 0.5 * 2 * 0.5);
+  ASSERT_EQ(verdict.by_role_size(), 2);
+  EXPECT_EQ(verdict.by_role(0).role(), "code");
+  EXPECT_EQ(verdict.by_role(0).reward(), verdict.reward());
+  EXPECT_EQ(verdict.by_role(1).reward(), 0.5 * 2 * -1);
+  EXPECT_NE(verdict_of({{"spy", 1}}).cause().find("names \"spy\""), std::string::npos);
 }
 
 TEST_F(RewardTest, ACommandThatFailsIsAskedAgainAndThenThereIsNoReward) {

@@ -176,6 +176,10 @@ class CommandScorer final : public Scorer {
       stored.set_name(name), stored.set_value(sub.score), stored.set_comment(sub.comment);
       stored.set_looks(1);
     }
+    for (const auto& [role, score] : answer->by_role) {
+      v1::RoleReward& own = *part.add_by_role();
+      own.set_role(role), own.set_reward(score);
+    }
     return part;
   }
   std::vector<double> TurnRewards(const ScoreEvidence& evidence) const override {

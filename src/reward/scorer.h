@@ -40,9 +40,10 @@ struct CommandAnswer {
   bool has_score = false;
   double score = 0;
   std::string comment;
-  uint32_t version = 0;               // 0: not said
-  std::map<std::string, Part> parts;  // "style", ..
-  std::vector<double> turn_rewards;   // one for each turn, or none
+  uint32_t version = 0;                   // 0: not said
+  std::map<std::string, Part> parts;      // "style", ..
+  std::vector<double> turn_rewards;       // one for each turn, or none
+  std::map<std::string, double> by_role;  // instead of the score, of roles of the episode
 };
 
 // The evidence so far, by Need::Key().

@@ -54,6 +54,7 @@ v1::Verdict VerdictMaker::Make(const OpenScore& score) const {
     const double discount = std::pow(options_.turn_discount, further_turns);
     verdict.set_reward(verdict.reward() * discount);
     verdict.set_correction(verdict.correction() * discount);
+    for (v1::RoleReward& own : *verdict.mutable_by_role()) own.set_reward(own.reward() * discount);
     TakeTime(score, verdict);
     SetSolved(score, verdict);
     if (const v1::ToolResult* lint = score.evidence.Tool("lint"))
@@ -83,6 +84,34 @@ Status VerdictMaker::AddParts(const OpenScore& score, v1::Verdict& verdict) cons
     verdict.set_reward(verdict.reward() + part->value() * *weight);
     *verdict.add_parts() = std::move(*part);
   }
+  return AddRoles(score.request, verdict);
+}
+
+// Of each role with a turn, where a scorer says something of any. What it says of others is a
+// mistake.
+Status VerdictMaker::AddRoles(const v1::ScoreRequest& request, v1::Verdict& verdict) const {
+  std::map<std::string, double> sums;
+  for (const std::string& role : request.turn_roles()) sums[role] = 0;
+  bool any = false;
+  for (const v1::RewardPart& part : verdict.parts()) {
+    std::map<std::string, double> own;
+    for (const v1::RoleReward& one : part.by_role()) own[one.role()] = one.reward();
+    for (const auto& [role, value] : own) {
+      any = true;
+      if (sums.empty() || sums.contains(role)) continue;
+      return Unavailable(part.scorer() + ": \"by_role\" names \"" + role +
+                         "\", a role without a turn in this episode");
+    }
+    for (auto& [role, sum] : sums) {
+      const auto said = own.find(role);
+      sum += part.weight() * (said == own.end() ? part.value() : said->second);
+    }
+  }
+  if (!any) return Ok();
+  for (const auto& [role, sum] : sums) {
+    v1::RoleReward& own = *verdict.add_by_role();
+    own.set_role(role), own.set_reward(sum);
+  }
   return Ok();
 }
 
@@ -95,7 +124,9 @@ void VerdictMaker::TakeTime(const OpenScore& score, v1::Verdict& verdict) const 
   part.set_value(score.request.time().tool_ms() / 1000);
   part.set_weight(-options_.time_weight);
   part.set_comment("seconds that the agent waited for tools");
-  verdict.set_reward(verdict.reward() + part.value() * part.weight());
+  const double cost = part.value() * part.weight();
+  verdict.set_reward(verdict.reward() + cost);
+  for (v1::RoleReward& own : *verdict.mutable_by_role()) own.set_reward(own.reward() + cost);
 }
 
 void VerdictMaker::SetSolved(const OpenScore& score, v1::Verdict& verdict) const {

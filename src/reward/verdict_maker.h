@@ -26,6 +26,7 @@ class VerdictMaker {
  private:
   // What the scorers say without the hidden tests.
   TaskSolved SolvedBy(const OpenScore& score) const;
+  Status AddRoles(const v1::ScoreRequest& request, v1::Verdict& verdict) const;
   void TakeTime(const OpenScore& score, v1::Verdict& verdict) const;
   void SetSolved(const OpenScore& score, v1::Verdict& verdict) const;
   Status AddParts(const OpenScore& score, v1::Verdict& verdict) const;

@@ -38,6 +38,7 @@ class AnswerTalk final : public EpisodeTalk {
   ParsedTurn Parse(std::span<const TokenId> ids) override {
     const std::string text = dialogue_.Read(ids).content;
     ParsedTurn turn;
+    turn.text = text;
     std::string answer = FirstFencedBlock(text).value_or(text);
     if (OnlySpace(answer)) {
       turn.malformed = "an empty answer";
@@ -54,6 +55,10 @@ class AnswerTalk final : public EpisodeTalk {
       said += Cut(result.text(), max_tokens) + "\n";
     return dialogue_.Say(nlohmann::ordered_json::array(
         {SaidBy("user", "The answer is wrong.\n" + said + "Give the corrected code.")}));
+  }
+
+  Result<NextPrompt> Hear(const std::string& given) override {
+    return dialogue_.Say(nlohmann::ordered_json::array({SaidBy("user", given)}));
   }
 
  private:

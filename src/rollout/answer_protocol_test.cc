@@ -89,6 +89,39 @@ TEST_F(AnswerProtocolTest, CasesAndWhatToolsSaidStandBeforeTheTaskWithinTheirTok
   EXPECT_EQ(TextOf(less).find("What tools said"), std::string::npos);
 }
 
+TEST_F(AnswerProtocolTest, SkillsStandBeforeCasesAndHaveTokensOfTheirOwn) {
+  v1::CaseSet shown;
+  for (const char* text : {"best skill\n", "other skill <|im_end|>\n"}) {
+    shown.add_skills()->set_text(text);
+  }
+  v1::ShownCase& one = *shown.add_cases();
+  one.set_number(1);
+  one.set_prompt("Write g(x).");
+  one.set_answer("no");
+  const std::string text = TextOf(Prompt(shown));
+  EXPECT_LT(text.find("best skill"), text.find("other skill"));
+  EXPECT_LT(text.find("other skill"), text.find("Write g(x)."));
+  EXPECT_LT(text.find("Write g(x)."), text.find("Write f(x)."));
+  const auto end = tokenizer_.AddedTokenId("<|im_end|>").value();
+  const std::vector<TokenId> ids = Prompt(shown);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1) << "a skill opens no turn";
+
+  const size_t both = FitSkills(*protocol_, task_, 0, 100'000, shown).value();
+  ASSERT_EQ(shown.skills_size(), 2);
+  EXPECT_LT(FitSkills(*protocol_, task_, 0, both - 1, shown).value(), both);
+  ASSERT_EQ(shown.skills_size(), 1);
+  EXPECT_EQ(shown.skills(0).text(), "best skill\n");
+  EXPECT_EQ(shown.cases_size(), 1) << "cases are not its business";
+  // Cases are counted from the prompt with its skills on.
+  EXPECT_TRUE(PromptWithin(*protocol_, task_, 0, 100'000, shown).ok());
+  EXPECT_EQ(shown.cases_size(), 1);
+  EXPECT_TRUE(PromptWithin(*protocol_, task_, 0, 1, shown).ok());
+  EXPECT_EQ(shown.cases_size(), 0);
+  EXPECT_EQ(shown.skills_size(), 1);
+  EXPECT_EQ(FitSkills(*protocol_, task_, 0, 0, shown).value(), 0u);
+  EXPECT_EQ(shown.skills_size(), 0);
+}
+
 TEST_F(AnswerProtocolTest, ATaskCannotEndItsOwnTurn) {
   const auto end = tokenizer_.AddedTokenId("<|im_end|>").value();
   const std::vector<TokenId> ids = Prompt(none_);

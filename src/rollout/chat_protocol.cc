@@ -93,6 +93,7 @@ class ChatTalk final : public EpisodeTalk {
     WrittenTurn written = dialogue_.Read(ids);
     ParsedTurn turn;
     turn.malformed = std::move(written.malformed);
+    turn.text = written.content;
     for (WrittenCall& call : written.calls) {
       if (tools_.count(call.name) == 0 && turn.malformed.empty()) {
         turn.malformed = "there is no tool \"" + call.name + "\"";
@@ -132,6 +133,10 @@ class ChatTalk final : public EpisodeTalk {
           result.tool);
     }
     return dialogue_.Say(messages);
+  }
+
+  Result<NextPrompt> Hear(const std::string& given) override {
+    return dialogue_.Say(ChatJson::array({SaidBy("user", given)}));
   }
 
   bool Watches() const override { return !tools_.empty(); }

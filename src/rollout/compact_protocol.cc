@@ -24,6 +24,9 @@ class CompactTalk final : public EpisodeTalk {
 
   Result<std::vector<TokenId>> Open() const override {
     std::vector<TokenId> ids;
+    for (const v1::ShownSkill& skill : cases_.skills()) {
+      words_.tokenizer.EncodeTo(skill.text() + "\n", SpecialTokens::kAsText, ids);
+    }
     for (int i = cases_.cases_size() - 1; i >= 0; --i) {
       const v1::ShownCase& shown = cases_.cases(i);
       words_.tokenizer.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);
@@ -36,11 +39,11 @@ class CompactTalk final : public EpisodeTalk {
   ParsedTurn Parse(std::span<const TokenId> ids) override {
     ParsedTurn turn;
     if (!ids.empty() && ids.back() == words_.end) ids = ids.first(ids.size() - 1);
-    std::string text = words_.tokenizer.Decode(ids);
-    if (text.empty())
+    turn.text = words_.tokenizer.Decode(ids);
+    if (turn.text.empty())
       turn.malformed = "an empty answer";
     else
-      turn.answer = std::move(text);
+      turn.answer = turn.text;
     return turn;
   }
 
@@ -54,14 +57,25 @@ class CompactTalk final : public EpisodeTalk {
       if (failure.size() > max_tokens) failure.resize(max_tokens);
       ids.insert(ids.end(), failure.begin(), failure.end());
     }
-    if (const size_t line = task_.prompt().rfind('\n'); line != std::string::npos) {
-      words_.tokenizer.EncodeTo(std::string_view(task_.prompt()).substr(line),
-                                SpecialTokens::kAsText, ids);
-    }
+    AddOpening(ids);
+    return NextPrompt{.ids = std::move(ids)};
+  }
+
+  Result<NextPrompt> Hear(const std::string& given) override {
+    std::vector<TokenId> ids = {words_.fail};
+    words_.tokenizer.EncodeTo(given, SpecialTokens::kAsText, ids);
+    AddOpening(ids);
     return NextPrompt{.ids = std::move(ids)};
   }
 
  private:
+  void AddOpening(std::vector<TokenId>& ids) const {
+    if (const size_t line = task_.prompt().rfind('\n'); line != std::string::npos) {
+      words_.tokenizer.EncodeTo(std::string_view(task_.prompt()).substr(line),
+                                SpecialTokens::kAsText, ids);
+    }
+  }
+
   const CompactWords& words_;
   const v1::Task& task_;
   const v1::CaseSet cases_;

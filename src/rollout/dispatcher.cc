@@ -49,14 +49,7 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
     Line& line = lines_.try_emplace(policy.id, policy.gate, difficulty).first->second;
     line.gate.Resume(static_cast<int64_t>(policy.steps_done));
   }
-  for (const auto& [policy, report] : options_.in_replay) {
-    if (!lines_.contains(policy)) continue;
-    lines_.at(policy).gate.ResumeAccepted(report.accepted(), report.uses());
-    groups_[report.group()] = {.state = GroupState::kAccepted,
-                               .revision = report.revision(),
-                               .members = report.accepted(),
-                               .policy = policy};
-  }
+  for (const auto& [policy, report] : options_.in_replay) ResumeInReplay(policy, report);
   for (size_t i = 0; i < train_.size(); ++i) task_places_.emplace(train_[i].id(), i);
   for (v1::GroupLease& lease : options_.outstanding) {
     auto task = task_places_.find(lease.task().id());
@@ -67,9 +60,11 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
     }
     *lease.mutable_task() = train_[task->second];
     KeepForAgent(*lease.mutable_task());
-    lines_.at(*policy).gate.Issued(lease.members());
+    const auto shares = SharesOf(*policy);
+    for (const auto& [whose, state] : shares) lines_.at(whose).gate.Issued(lease.members());
     lease.set_token(GroupToken(options_.secret, lease));
-    groups_[lease.group()] = {.members = lease.members(),
+    groups_[lease.group()] = {.shares = shares,
+                              .members = lease.members(),
                               .task = task->second,
                               .token = lease.token(),
                               .policy = *policy};
@@ -85,6 +80,42 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
   StartEvals(options_.eval_before, "");
   before_done_ = evals_.empty();
   if (!options_.train && evals_.empty()) counters_.done = true;
+}
+
+// What a report says of one policy; without a team: of the only one.
+v1::PolicyCredit Dispatcher::CreditOf(const v1::GroupReport& report, PolicyId policy) const {
+  v1::PolicyCredit whole;
+  whole.set_accepted(report.accepted());
+  whole.set_dropped(report.dropped());
+  whole.set_uses(report.uses());
+  if (report.credits().empty()) return whole;
+  for (const v1::PolicyCredit& credit : report.credits()) {
+    if (credit.policy() == options_.policies.NameOf(policy)) return credit;
+  }
+  return {};  // it has no turn in the group
+}
+
+std::map<PolicyId, Dispatcher::GroupState> Dispatcher::SharesOf(PolicyId policy) const {
+  std::map<PolicyId, GroupState> shares;
+  for (const auto& [whose, line] : lines_) {
+    if (options_.team || whose == policy) shares[whose] = GroupState::kRunning;
+  }
+  return shares;
+}
+
+void Dispatcher::ResumeInReplay(PolicyId policy, const v1::GroupReport& report) {
+  if (!options_.team && !lines_.contains(policy)) return;
+  Group& group = groups_[report.group()];
+  group = {.shares = SharesOf(policy),
+           .revision = report.revision(),
+           .members = report.accepted(),
+           .policy = options_.team ? lines_.begin()->first : policy};
+  for (auto& [whose, state] : group.shares) {
+    const v1::PolicyCredit credit = CreditOf(report, whose);
+    state = credit.accepted() > 0 ? GroupState::kAccepted : GroupState::kDropped;
+    if (credit.accepted() == 0) continue;
+    lines_.at(whose).gate.ResumeAccepted(credit.accepted(), credit.uses());
+  }
 }
 
 void Dispatcher::Attach(Waker& waker) {
@@ -106,9 +137,7 @@ Time Dispatcher::Step(Time now) {
   }
   outbox_.Flush(now);
   counters_.running = static_cast<uint64_t>(Running());
-  int64_t accepted = 0;
-  for (const auto& [policy, line] : lines_) accepted += line.gate.accepted();
-  counters_.accepted = static_cast<uint64_t>(accepted);
+  counters_.accepted = static_cast<uint64_t>(Accepted());
   counters_.evaluating = evals_running_;
   counters_.epoch = order_.epoch();
   // A full topic says nothing when it drains: look again soon.
@@ -136,7 +165,7 @@ void Dispatcher::TakeGivenUp() {
     v1::GroupGivenUp given_up;
     if (!ReadOrReject(bus_, lease, given_up, options_.limits)) continue;
     auto it = groups_.find(given_up.group());
-    if (it != groups_.end() && it->second.state == GroupState::kRunning) {
+    if (it != groups_.end() && it->second.revision == 0) {
       if (!SameToken(given_up.token(), it->second.token)) {
         (void)bus_.Reject(
             lease, "not the token of the lease on group " + std::to_string(given_up.group()));
@@ -182,6 +211,7 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
   auto it = groups_.find(report.group());
   if (it == groups_.end() || report.revision() <= it->second.revision) return;  // a repetition
   Group& group = it->second;
+  const bool first = group.running();
   group.revision = report.revision();
   group.token.clear();
   sent_.erase(it->first);
@@ -190,22 +220,33 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
     groups_.erase(it);
     return;
   }
-  if (group.state == GroupState::kRunning) {
+  if (first) {
     LineOf(group).difficulty.Heard(group.task, report.solved(), report.scored());
     if (group.session != 0) TellSession(group.session, report.scored(), report.reward_sum());
   }
+  TakeShares(group, report);
   if (report.accepted() > 0) {
-    if (group.state == GroupState::kRunning) LineOf(group).gate.Accepted(group.members);
-    group.state = GroupState::kAccepted;
     reissued_.erase(group.task);
     return;
   }
-  AdmissionGate& gate = LineOf(group).gate;
-  if (group.state == GroupState::kRunning) gate.Dropped(group.members);
-  if (group.state == GroupState::kAccepted) gate.Withdrawn(group.members, report.uses());
   ++counters_.groups_dropped;
   if (report.reissue()) Reissue(group);
   groups_.erase(it);
+}
+
+void Dispatcher::TakeShares(Group& group, const v1::GroupReport& report) {
+  for (auto& [policy, state] : group.shares) {
+    AdmissionGate& gate = lines_.at(policy).gate;
+    const v1::PolicyCredit credit = CreditOf(report, policy);
+    if (credit.accepted() > 0) {
+      if (state == GroupState::kRunning) gate.Accepted(group.members);
+      state = GroupState::kAccepted;
+      continue;
+    }
+    if (state == GroupState::kRunning) gate.Dropped(group.members);
+    if (state == GroupState::kAccepted) gate.Withdrawn(group.members, credit.uses());
+    state = GroupState::kDropped;
+  }
 }
 
 void Dispatcher::Reissue(const Group& group) {
@@ -291,9 +332,21 @@ uint64_t Dispatcher::RunSteps() const {
 }
 
 int64_t Dispatcher::Running() const {
-  int64_t running = 0;
-  for (const auto& [policy, line] : lines_) running += line.gate.running();
-  return running;
+  int64_t running = 0, most = 0;
+  for (const auto& [policy, line] : lines_) {
+    running += line.gate.running();
+    most = std::max(most, line.gate.running());
+  }
+  return options_.team ? most : running;  // in a team each line counts the same episodes
+}
+
+int64_t Dispatcher::Accepted() const {
+  int64_t accepted = 0, most = 0;
+  for (const auto& [policy, line] : lines_) {
+    accepted += line.gate.accepted();
+    most = std::max(most, line.gate.accepted());
+  }
+  return options_.team ? most : accepted;
 }
 
 // The first of the plans of a policy is what others decide by.
@@ -338,6 +391,11 @@ void Dispatcher::IssueEvals() {
 
 // The next in the order that is worth it; after a while the next, whatever it is.
 size_t Dispatcher::NextTask(PolicyId policy, Line& line) {
+  if (!line.reissue.empty()) {
+    const size_t again = line.reissue.front();
+    line.reissue.pop_front();
+    return again;
+  }
   TaskOrder& order = order_.Of(policy);
   for (int tries = 0; tries < kPassedOverMax; ++tries) {
     const size_t task = order.Next();
@@ -349,6 +407,11 @@ size_t Dispatcher::NextTask(PolicyId policy, Line& line) {
 
 // A group for each policy in turn, so that none takes the room of the others.
 void Dispatcher::IssueTraining() {
+  if (options_.team) {
+    while (IssueForTeam()) {
+    }
+    return;
+  }
   bool issued = true;
   while (issued) {
     issued = false;
@@ -363,14 +426,18 @@ bool Dispatcher::IssueTraining(PolicyId policy, Line& line) {
   if (std::min(line.gate.Room(), line.gate.Flight() - of_others) < options_.group_size) {
     return false;
   }
-  size_t task;
-  if (!line.reissue.empty()) {
-    task = line.reissue.front();
-    line.reissue.pop_front();
-  } else {
-    task = NextTask(policy, line);
+  IssueTask(NextTask(policy, line), policy, 0);
+  return true;
+}
+
+// One whose gate is full has its next batch: it waits for nobody. One that took its last step
+// bounds nobody any more.
+bool Dispatcher::IssueForTeam() {
+  for (const auto& [policy, line] : lines_) {
+    if (!line.last_step && line.gate.Room() < options_.group_size) return false;
   }
-  IssueTask(task, policy, 0);
+  auto& [policy, line] = *lines_.begin();
+  IssueTask(NextTask(policy, line), policy, 0);
   return true;
 }
 
@@ -388,8 +455,14 @@ void Dispatcher::IssueTask(size_t task, PolicyId policy, uint64_t session) {
       MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns, policy);
   lease.set_seed(MixHash(options_.seed, lease.group()));
   lease.set_purpose(v1::PURPOSE_TRAIN);
-  lines_.at(policy).gate.Issued(options_.group_size);
-  Group group{.members = options_.group_size, .task = task, .session = session, .policy = policy};
+  Group group{.shares = SharesOf(policy),
+              .members = options_.group_size,
+              .task = task,
+              .session = session,
+              .policy = policy};
+  for (const auto& [whose, state] : group.shares) {
+    lines_.at(whose).gate.Issued(options_.group_size);
+  }
   Issue(std::move(lease), std::move(group), std::nullopt);
 }
 

@@ -7,6 +7,7 @@
 // outstanding.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -65,6 +66,8 @@ struct DispatcherOptions : RolloutConfig {
   // that fails us every time then waits for its next turn, or it would crowd out all others.
   uint32_t reissues_max = 2;
   bool train = true;  // false: only the evaluations of eval_before
+  // Episodes are of a team: each group is for all of `trained`, and issued where all have room.
+  bool team = false;
   // Where groups are sent: to rollout, or to memory, which passes them on.
   std::string groups_topic = std::string(kGroupsTopic);
   std::string secret;  // of the run: what tokens of leases are made from
@@ -163,14 +166,19 @@ class Dispatcher final : public Loop {
  private:
   enum class GroupState { kRunning, kAccepted, kDropped };
   struct Group {
-    GroupState state = GroupState::kRunning;
+    std::map<PolicyId, GroupState> shares{};  // of those that are to learn from it
     uint32_t revision = 0;
     uint32_t members = 0;
     size_t task = 0;
-    std::string eval{};    // name of the evaluation; empty: training
-    std::string token{};   // of its lease
-    uint64_t session = 0;  // whose siblings they are; 0: of none
-    PolicyId policy = PolicyId::kMain;
+    std::string eval{};                 // name of the evaluation; empty: training
+    std::string token{};                // of its lease
+    uint64_t session = 0;               // whose siblings they are; 0: of none
+    PolicyId policy = PolicyId::kMain;  // whose task it is
+
+    bool running() const {
+      return std::any_of(shares.begin(), shares.end(),
+                         [](const auto& one) { return one.second == GroupState::kRunning; });
+    }
   };
   // A policy that is trained.
   struct Line {
@@ -206,16 +214,22 @@ class Dispatcher final : public Loop {
   void TellSession(uint64_t session, uint32_t scored, double reward_sum);
   void SendAgain(Time now);
   void OnGroupReport(const v1::GroupReport& report);
+  v1::PolicyCredit CreditOf(const v1::GroupReport& report, PolicyId policy) const;
+  void TakeShares(Group& group, const v1::GroupReport& report);
+  void ResumeInReplay(PolicyId policy, const v1::GroupReport& report);
+  std::map<PolicyId, GroupState> SharesOf(PolicyId policy) const;
   void Reissue(const Group& group);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
   void RecordEval(const std::string& name, const Eval& eval);
   void OnStep(const v1::StepDone& step);
   void TakeStored();
   void IssueTraining();
+  bool IssueForTeam();
   bool IssueTraining(PolicyId policy, Line& line);
   void IssueWanted();
   void IssueTask(size_t task, PolicyId policy, uint64_t session);
   int64_t Running() const;
+  int64_t Accepted() const;
   uint64_t RunSteps() const;
   Line& LineOf(const Group& group) { return lines_.at(group.policy); }
   size_t NextTask(PolicyId policy, Line& line);

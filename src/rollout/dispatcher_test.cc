@@ -167,6 +167,43 @@ TEST_F(DispatcherTest, AResumedPolicyGoesOnWithItsOwnStepsAndTask) {
   }
 }
 
+// A group of a team stands in the gate of each policy, and each gets its own credit back.
+TEST_F(DispatcherTest, AGroupOfATeamIsIssuedWhereEachOfItsPoliciesHasRoom) {
+  options_.policies = PolicyNames({"coder", "planner"});
+  options_.team = true;
+  const GateOptions gate = options_.trained[0].gate;
+  options_.trained = {{.id = PolicyId{1}, .gate = gate}, {.id = PolicyId{2}, .gate = gate}};
+  Make();
+  const std::vector<v1::GroupLease> first = Issued();
+  ASSERT_EQ(first.size(), 4u) << "as many as of one policy";
+  EXPECT_EQ(dispatcher_->gate(PolicyId{1}).running(), 16);
+  EXPECT_EQ(dispatcher_->gate(PolicyId{2}).running(), 16);
+  const auto report = [&](uint64_t group, uint32_t revision, bool coder, bool planner) {
+    v1::DispatchEvent event;
+    v1::GroupReport& told = *event.mutable_group();
+    told.set_group(group), told.set_revision(revision), told.set_accepted(4);
+    for (const auto& [name, accepted] :
+         {std::pair("coder", coder), std::pair("planner", planner)}) {
+      v1::PolicyCredit& credit = *told.add_credits();
+      credit.set_policy(name);
+      (accepted ? credit.set_accepted(4) : credit.set_dropped(4));
+    }
+    EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
+  };
+  report(first[0].group(), 1, true, false);
+  EXPECT_TRUE(Issued().empty()) << "the coder has no room";
+  EXPECT_EQ(dispatcher_->gate(PolicyId{1}).accepted(), 4);
+  EXPECT_EQ(dispatcher_->gate(PolicyId{2}).accepted(), 0);
+  EXPECT_EQ(dispatcher_->gate(PolicyId{2}).running(), 12);
+  report(first[0].group(), 2, false, false);
+  report(first[0].group(), 2, false, false);
+  EXPECT_EQ(Issued().size(), 1u) << "withdrawn once";
+  StepDone(2, true, "coder");
+  EXPECT_TRUE(Issued().empty()) << "the planner has no room";
+  StepDone(1, false, "planner");
+  EXPECT_EQ(Issued().size(), 2u) << "one that took its last step holds nobody back";
+}
+
 TEST_F(DispatcherTest, ADroppedGroupGivesItsCreditBackOnceHoweverOftenItIsReported) {
   Make();
   std::vector<v1::GroupLease> groups = Issued();

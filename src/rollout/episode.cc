@@ -6,29 +6,13 @@
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/secret.h"
-#include "core/token_support.h"
+#include "rollout/episode_turns.h"
 #include "rollout/tree_merge.h"
 
 namespace tidemill {
 namespace {
 
 constexpr std::string_view kShellTool = "bash";
-
-v1::TurnEnd EndOf(TurnFinish finish) {
-  switch (finish) {
-    case TurnFinish::kStop:
-      return v1::TURN_END_STOP;
-    case TurnFinish::kLength:
-      return v1::TURN_END_LENGTH;
-    case TurnFinish::kContext:
-      return v1::TURN_END_CONTEXT;
-    case TurnFinish::kInterrupted:
-      return v1::TURN_END_INTERRUPTED;
-    case TurnFinish::kCancelled:
-      break;
-  }
-  return v1::TURN_END_UNSPECIFIED;
-}
 
 }  // namespace
 
@@ -38,6 +22,12 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
       protocol_(protocol),
       limits_(limits),
       member_(member),
+      seats_({.team = group_->team,
+              .task = group_->lease.task(),
+              .protocol = protocol,
+              .policy = {group_->policy, group_->lease.policy()},
+              .wall_ms = group_->opened_ms},
+             group_->CasesOf(member)),
       calls_(limits),
       jobs_(limits.jobs) {
   v1::TrajectoryId& id = *trajectory_.mutable_id();
@@ -49,10 +39,9 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.set_eval_name(group_->lease.eval_name());
   const std::vector<TokenId>& prompt = group_->PromptOf(member);
   trajectory_.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
-  const v1::CaseSet none;
-  const v1::CaseSet& cases = group_->cases.empty() ? none : group_->cases[member];
+  const v1::CaseSet& cases = group_->CasesOf(member);
   for (const v1::ShownCase& one : cases.cases()) trajectory_.add_shown_cases(one.number());
-  talk_ = protocol.Begin({task(), cases, group_->opened_ms});
+  for (const v1::ShownSkill& one : cases.skills()) *trajectory_.add_shown_skills() = one.skill();
   *trajectory_.mutable_sampling() = group_->lease.sampling();
   trajectory_.set_worker(group_->worker);
   trajectory_.set_started_ms(now_ms);
@@ -60,9 +49,9 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.set_token(group_->lease.token());
   *tree_.mutable_files() = task().files();
   NormalizeTree(tree_);
-  tokens_ = prompt.size();
-  const bool watches = limits_.eager || (limits_.delivers_now() && !limits_.background.empty());
-  streams_ = watches && talk_->Watches();
+  seats_.now().tokens = prompt.size();
+  watches_ = limits_.eager || (limits_.delivers_now() && !limits_.background.empty());
+  streams_ = watches_ && seats_.now().talk->Watches();
 }
 
 Result<TurnParams> Episode::NextTurnParams() {
@@ -75,23 +64,25 @@ Result<TurnParams> Episode::NextTurnParams() {
   turn.max_new_tokens = static_cast<int32_t>(sampling.max_turn_tokens());
   turn.stop_ids = protocol_.stop_ids();
   turn.seed = MixHash(group_->lease.seed(), member_);
+  if (seats_.place() > 0) turn.seed = MixHash(turn.seed, seats_.place());
   if (sampling.constraint().empty()) return turn;
-  TM_ASSIGN_OR_RETURN(turn.controls.constraint, talk_->TurnConstraint());
+  TM_ASSIGN_OR_RETURN(turn.controls.constraint, seats_.now().talk->TurnConstraint());
   turn.controls.record_support = true;
   return turn;
 }
 
 bool Episode::LastTurn() const {
   // One that a result cut short is no turn of the agent's choice.
-  const uint32_t turns = static_cast<uint32_t>(trajectory_.turns_size()) - interruptions_;
+  const auto all = static_cast<uint32_t>(trajectory_.turns_size() - visit_turns_);
+  const uint32_t turns = all - interruptions_;
   return turns >= group_->lease.max_turns();
 }
 
 EpisodeActions Episode::Begin(int64_t now_ms) {
   if (!group_->prompted.ok()) return GiveUp(Failure::kPrompt, group_->prompted.message(), now_ms);
-  if (static_cast<int64_t>(tokens_) >= group_->max_context) {
+  if (static_cast<int64_t>(seats_.now().tokens) >= group_->max_context) {
     return GiveUp(Failure::kPrompt,
-                  "it has " + std::to_string(tokens_) + " tokens and the context " +
+                  "it has " + std::to_string(seats_.now().tokens) + " tokens and the context " +
                       std::to_string(group_->max_context),
                   now_ms);
   }
@@ -101,6 +92,7 @@ EpisodeActions Episode::Begin(int64_t now_ms) {
   OpenTurn(now_ms);
   EpisodeActions actions;
   actions.generate = true;
+  actions.policy = seats_.policy().id;
   actions.turn = std::move(*turn);
   return actions;
 }
@@ -108,12 +100,14 @@ EpisodeActions Episode::Begin(int64_t now_ms) {
 void Episode::OpenTurn(int64_t now_ms) {
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   turn.set_started_ms(now_ms);
-  turn.set_policy(group_->lease.policy());
+  turn.set_policy(seats_.policy().name);
+  turn.set_role(seats_.role());
+  seats_.now().last_turn = trajectory_.turns_size() - 1;
   calls_.Open();
   interrupted_ = false;
   if (!streams_) return;
   drawn_ = {};
-  watch_ = talk_->Watch();
+  watch_ = seats_.now().talk->Watch();
 }
 
 EpisodeActions Episode::OnTokens(TurnOutput part, bool done, int64_t now_ms) {
@@ -154,26 +148,17 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   if (over_) return {};
   watch_.reset();
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
-  turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
-  turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
-  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
-  if (!output.experts.empty()) FillExperts(output.experts, 0, *turn.mutable_experts());
-  for (const TokenVersionRun& run : output.versions) {
-    v1::VersionRun& stored = *turn.add_versions();
-    stored.set_version(run.version);
-    stored.set_tokens(run.tokens);
-  }
+  FillTurn(output, turn);
   turn.set_finished_ms(now_ms);
-  turn.set_end(EndOf(output.finish));
   clock_.Turn(turn.started_ms(), output.place_ms, now_ms);
-  tokens_ += output.ids.size();
+  seats_.now().tokens += output.ids.size();
   if (output.finish == TurnFinish::kCancelled) {
     return GiveUp(Failure::kEngine, "it cancelled the sequence", now_ms);
   }
   if (output.finish == TurnFinish::kContext) return Finish(v1::EPISODE_END_CONTEXT, {}, now_ms);
   if (output.finish == TurnFinish::kLength) return Finish(v1::EPISODE_END_MAX_TOKENS, {}, now_ms);
 
-  parsed_ = talk_->Parse(output.ids);
+  parsed_ = seats_.now().talk->Parse(output.ids);
   checking_answer_ = false;
   if (output.finish == TurnFinish::kInterrupted) {
     ++interruptions_;
@@ -182,9 +167,10 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
     parsed_.malformed.clear();
   }
   if (parsed_.answer) {
+    if (!seats_.Submits()) return Answered({}, now_ms);
     WriteAnswer(*parsed_.answer);
     if (!protocol_.ChecksAnswers() || LastTurn() || !task().has_examples()) {
-      return Finish(v1::EPISODE_END_SUBMITTED, {}, now_ms);
+      return Answered({}, now_ms);
     }
     checking_answer_ = true;
     parsed_.calls = {{"run_tests", "{}"}};
@@ -472,9 +458,7 @@ EpisodeActions Episode::AfterCalls(EpisodeActions actions, int64_t now_ms) {
   if (checking_answer_) {
     const v1::ToolResult& check = calls[0].result;
     const bool passed = check.tests_total() > 0 && check.tests_passed() == check.tests_total();
-    if (passed || calls[0].skipped) {
-      return Finish(v1::EPISODE_END_SUBMITTED, std::move(actions), now_ms);
-    }
+    if (passed || calls[0].skipped) return Answered(std::move(actions), now_ms);
   }
   if (LastTurn()) return Finish(v1::EPISODE_END_MAX_TURNS, std::move(actions), now_ms);
   TurnReplies replies;
@@ -489,49 +473,73 @@ EpisodeActions Episode::Reply(TurnReplies replies, EpisodeActions actions, int64
   v1::Turn& before = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   replies.delivered = jobs_.Deliver(tree_);
   for (const DeliveredResult& result : replies.delivered) before.add_delivered(result.handle);
-  Result<NextPrompt> next = talk_->Observe(parsed_, replies, limits_.observation_tokens);
+  Result<NextPrompt> next =
+      seats_.now().talk->Observe(parsed_, replies, limits_.observation_tokens);
   if (!next.ok()) return GiveUp(Failure::kPrompt, next.status().message(), now_ms);
-  const size_t tokens = next->anew ? next->ids.size() : tokens_ + next->ids.size();
+  return Speak(std::move(*next), std::move(actions), now_ms);
+}
+
+// The next turn of the seat that works, behind these tokens.
+EpisodeActions Episode::Speak(NextPrompt next, EpisodeActions actions, int64_t now_ms) {
+  const size_t tokens = next.anew ? next.ids.size() : seats_.now().tokens + next.ids.size();
   // Room for it and at least one token of an answer.
   if (static_cast<int64_t>(tokens) + 1 > group_->max_context) {
     return Finish(v1::EPISODE_END_CONTEXT, std::move(actions), now_ms);
   }
   Result<TurnParams> turn = NextTurnParams();
   if (!turn.ok()) return GiveUp(Failure::kPrompt, turn.status().message(), now_ms);
-  tokens_ = tokens;
-  auto& ids = next->anew ? *trajectory_.add_turns()->mutable_prompt_ids()
-                         : *before.mutable_observation_ids();
-  ids.Add(next->ids.begin(), next->ids.end());
-  if (!next->anew) trajectory_.add_turns();
+  seats_.now().tokens = tokens;
+  auto& ids = next.anew
+                  ? *trajectory_.add_turns()->mutable_prompt_ids()
+                  : *trajectory_.mutable_turns(seats_.now().last_turn)->mutable_observation_ids();
+  ids.Add(next.ids.begin(), next.ids.end());
+  if (!next.anew) trajectory_.add_turns();
   OpenTurn(now_ms);
   AskToBeWoken(actions, now_ms);
   actions.generate = true;
-  actions.append = std::move(next->ids);
-  actions.anew = next->anew;
+  actions.seat = seats_.place();
+  actions.policy = seats_.policy().id;
+  actions.append = std::move(next.ids);
+  actions.anew = next.anew;
   actions.turn = std::move(*turn);
   return actions;
+}
+
+// The seat that works is done with what it was given.
+EpisodeActions Episode::Answered(EpisodeActions actions, int64_t now_ms) {
+  const size_t left = seats_.place();
+  const Result<TeamNext> next = seats_.Leave(parsed_, tree_);
+  if (!next.ok()) {
+    trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_malformed(next.status().message());
+    return Finish(v1::EPISODE_END_MALFORMED, std::move(actions), now_ms);
+  }
+  if (!next->over) {
+    if (!seats_.ComesBack(left)) actions.leaves = left;
+    return HandOver(*next, std::move(actions), now_ms);
+  }
+  if (next->chosen) {
+    tree_ = seats_.at(*next->chosen).tree;
+    trajectory_.set_submission(seats_.at(*next->chosen).answer);
+  }
+  return Finish(v1::EPISODE_END_SUBMITTED, std::move(actions), now_ms);
+}
+
+EpisodeActions Episode::HandOver(const TeamNext& next, EpisodeActions actions, int64_t now_ms) {
+  for (std::string& id : calls_.TakeBack()) actions.cancels.push_back(std::move(id));
+  visit_turns_ = trajectory_.turns_size();
+  interruptions_ = 0;
+  Result<NextPrompt> prompt = seats_.TakeOver(next, tree_);
+  if (!prompt.ok()) return GiveUp(Failure::kPrompt, prompt.status().message(), now_ms);
+  streams_ = watches_ && seats_.now().talk->Watches();
+  return Speak(std::move(*prompt), std::move(actions), now_ms);
 }
 
 EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
   if (over_) return {};
   trajectory_.clear_prompt_ids();  // the protocol's, which nobody sent
   *trajectory_.mutable_log() = std::move(outcome.log);
-  for (size_t i = 0; i < outcome.branches.size(); ++i) {
-    v1::Trajectory& branch = outcome.branches[i];
-    if (i == 0) {
-      *trajectory_.mutable_prompt_ids() = std::move(*branch.mutable_prompt_ids());
-      trajectory_.mutable_sampling()->set_temperature(branch.sampling().temperature());
-    } else {
-      // A trajectory is trained at one temperature.
-      if (branch.sampling().temperature() != trajectory_.sampling().temperature()) continue;
-      *branch.mutable_turns(0)->mutable_prompt_ids() = std::move(*branch.mutable_prompt_ids());
-    }
-    for (v1::Turn& turn : *branch.mutable_turns()) {
-      clock_.Turn(turn.started_ms(), 0, turn.finished_ms());
-      *trajectory_.add_turns() = std::move(turn);
-    }
-  }
-  RecordAgentCalls(outcome.calls);
+  PutBranches(std::move(outcome.branches), trajectory_, clock_);
+  PutAgentCalls(outcome.calls, trajectory_, clock_);
   if (outcome.reward) *trajectory_.mutable_environment() = std::move(*outcome.reward);
   tree_ = std::move(outcome.tree);
   for (const v1::File& file : tree_.files()) {
@@ -540,27 +548,6 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
     }
   }
   return Finish(outcome.end, {}, now_ms);
-}
-
-// Each stands in the newest turn that was over when it was made; without a turn, in the log.
-void Episode::RecordAgentCalls(const std::vector<v1::ToolCall>& calls) {
-  for (const v1::ToolCall& call : calls) {
-    if (call.answered_ms() > 0 && !call.cancelled() && !IsJobTool(call.tool())) {
-      clock_.Call(call.asked_ms(), call.queue_ms(), call.answered_ms());
-    }
-    if (trajectory_.turns().empty()) {
-      *trajectory_.mutable_log()->add_calls() = call;
-      continue;
-    }
-    int last = 0;
-    for (int i = 0; i < trajectory_.turns_size(); ++i) {
-      if (trajectory_.turns(i).finished_ms() <= call.asked_ms()) last = i;
-    }
-    v1::Turn& turn = *trajectory_.mutable_turns(last);
-    *turn.add_calls() = call;
-    const bool waited = call.handle().empty() && call.answered_ms() > 0;
-    if (waited) turn.set_observed_ms(std::max(turn.observed_ms(), call.answered_ms()));
-  }
 }
 
 EpisodeActions Episode::Finish(v1::EpisodeEnd end, EpisodeActions actions, int64_t now_ms) {

@@ -17,6 +17,7 @@
 #include "rollout/agent_port.h"
 #include "rollout/background_calls.h"
 #include "rollout/episode_clock.h"
+#include "rollout/episode_seats.h"
 #include "rollout/job_tools.h"
 #include "rollout/protocol.h"
 #include "rollout/turn_calls.h"
@@ -40,19 +41,28 @@ struct EpisodeGroup {
   const std::vector<TokenId>& PromptOf(uint32_t member) const {
     return prompts.empty() ? prompt : prompts[member];
   }
+  // What the member is shown.
+  const v1::CaseSet& CasesOf(uint32_t member) const {
+    return cases.empty() ? v1::CaseSet::default_instance() : cases[member];
+  }
   int32_t max_context = 0;
-  PolicyId policy = PolicyId::kMain;  // lease.policy(): draws the turns
+  PolicyId policy = PolicyId::kMain;  // lease.policy(): draws the turns of roles without their own
+  // Who works on them; outlives the group. Null: one agent.
+  const TeamPlan* team = nullptr;
   std::string secret;  // of the worker: what tokens of its cancellations are made from
 };
 
 // What follows from an event.
 struct EpisodeActions {
   std::vector<ToolCallOrder> calls;
-  std::vector<std::string> cancels;  // requests whose results nobody waits for any more
-  bool generate = false;             // start (or continue) the sequence:
-  std::vector<TokenId> append;       //   with these tokens behind what is there,
-  bool anew = false;                 //   or instead of it, as a new sequence
+  std::vector<std::string> cancels;   // requests whose results nobody waits for any more
+  bool generate = false;              // start (or continue) the sequence:
+  size_t seat = 0;                    //   of this seat of the team,
+  PolicyId policy = PolicyId::kMain;  //   drawn by this policy,
+  std::vector<TokenId> append;        //   with these tokens behind what is there,
+  bool anew = false;                  //   or instead of it, as a new sequence
   TurnParams turn;
+  std::optional<size_t> leaves;     // a seat that will not work again
   bool interrupt = false;           // end the turn that is being drawn behind its next token
   std::optional<Duration> wake_in;  // call OnTime then
   bool finished = false;            // TakeTrajectory has the record
@@ -119,18 +129,21 @@ class Episode {
   void AskToBeWoken(EpisodeActions& actions, int64_t now_ms) const;
   EpisodeActions AfterCalls(EpisodeActions actions, int64_t now_ms);
   EpisodeActions Reply(TurnReplies replies, EpisodeActions actions, int64_t now_ms);
+  EpisodeActions Speak(NextPrompt next, EpisodeActions actions, int64_t now_ms);
+  EpisodeActions Answered(EpisodeActions actions, int64_t now_ms);
+  EpisodeActions HandOver(const TeamNext& next, EpisodeActions actions, int64_t now_ms);
   EpisodeActions Finish(v1::EpisodeEnd end, EpisodeActions actions, int64_t now_ms);
   TurnCall MakeCall(const RequestedCall& call, size_t index) const;
   void WriteAnswer(const std::string& text);
   void RecordCalls();
-  void RecordAgentCalls(const std::vector<v1::ToolCall>& calls);
 
   std::shared_ptr<const EpisodeGroup> group_;
   const AgentProtocol& protocol_;
   EpisodeLimits limits_;
   uint32_t member_;
   v1::Trajectory trajectory_;
-  std::unique_ptr<EpisodeTalk> talk_;
+  EpisodeSeats seats_;
+  int visit_turns_ = 0;           // turns before the seat that works took over
   v1::Tree tree_;                 // the workspace now
   ParsedTurn parsed_;             // the turn whose calls are running
   bool checking_answer_ = false;  // the only call is the trial of an answer
@@ -139,12 +152,12 @@ class Episode {
   std::optional<Waiting> waiting_;
   std::optional<v1::EpisodeEnd> ending_;  // it ends so when nothing runs in the background
   EpisodeClock clock_;
+  bool watches_ = false;
   bool streams_ = false;
   std::unique_ptr<TurnWatch> watch_;  // of the turn that is drawn; may be null
   TurnOutput drawn_;                  // of it
   bool interrupted_ = false;          // it was told to end
-  uint32_t interruptions_ = 0;
-  size_t tokens_ = 0;  // of the whole sequence so far
+  uint32_t interruptions_ = 0;        // since the seat that works took over
   uint32_t retries_ = 0;
   std::string box_holder_;
   bool over_ = false;

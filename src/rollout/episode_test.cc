@@ -25,6 +25,7 @@ class FakeTalk final : public EpisodeTalk {
   Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return next_;
   }
+  Result<NextPrompt> Hear(const std::string&) override { return next_; }
 
  private:
   const Result<NextPrompt>& next_;

@@ -43,10 +43,28 @@ std::string PromptText(const v1::Task& task) {
   return text;
 }
 
+Result<size_t> FitSkills(const AgentProtocol& protocol, const v1::Task& task, int64_t wall_ms,
+                         size_t max_tokens, v1::CaseSet& cases) {
+  if (cases.skills().empty()) return 0;
+  v1::CaseSet alone;
+  TM_ASSIGN_OR_RETURN(const std::vector<TokenId> plain, protocol.Prompt({task, alone, wall_ms}));
+  *alone.mutable_skills() = cases.skills();
+  for (;;) {
+    TM_ASSIGN_OR_RETURN(const std::vector<TokenId> prompt, protocol.Prompt({task, alone, wall_ms}));
+    const size_t added = prompt.size() - std::min(prompt.size(), plain.size());
+    if (added <= max_tokens) {
+      *cases.mutable_skills() = alone.skills();
+      return added;
+    }
+    alone.mutable_skills()->RemoveLast();
+  }
+}
+
 Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
                                           int64_t wall_ms, size_t max_tokens, v1::CaseSet& cases) {
-  const v1::CaseSet none;
-  TM_ASSIGN_OR_RETURN(const std::vector<TokenId> plain, protocol.Prompt({task, none, wall_ms}));
+  v1::CaseSet skills;
+  *skills.mutable_skills() = cases.skills();
+  TM_ASSIGN_OR_RETURN(const std::vector<TokenId> plain, protocol.Prompt({task, skills, wall_ms}));
   for (;;) {
     TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, protocol.Prompt({task, cases, wall_ms}));
     const bool none_left = cases.cases().empty() && cases.tool_notes().empty();
@@ -62,7 +80,7 @@ Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v
 }
 
 std::string CasesText(const v1::CaseSet& cases) {
-  if (cases.cases().empty() && cases.tool_notes().empty()) return "";
+  if (cases.cases().empty() && cases.tool_notes().empty() && cases.skills().empty()) return "";
   std::string tasks;
   for (int i = cases.cases_size() - 1; i >= 0; --i) {
     const v1::ShownCase& shown = cases.cases(i);
@@ -72,6 +90,10 @@ std::string CasesText(const v1::CaseSet& cases) {
     tasks += "\n";
   }
   std::string text;
+  if (!cases.skills().empty()) {
+    text += "Skills, notes from earlier work on this project:\n\n";
+    for (const v1::ShownSkill& skill : cases.skills()) text += skill.text() + "\n";
+  }
   if (!cases.tool_notes().empty()) {
     text += "What tools said in several earlier tasks:\n" + cases.tool_notes() + "\n\n";
   }

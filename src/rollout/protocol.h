@@ -31,12 +31,14 @@ struct ParsedTurn {
   std::optional<std::string>
       answer;             // the text of a submission; empty text: the workspace as it is
   std::string malformed;  // what was wrong, in words the model is told
+  std::string text;       // all that it said, without calls
 };
 
 // The inputs of an episode.
 struct EpisodeOpening {
   const v1::Task& task;      // outlives the talk
-  const v1::CaseSet& cases;  // before the task, the most useful (the first) nearest to it
+  const v1::CaseSet& cases;  // before the task, the most useful (the first) nearest to it; its
+                             // skills stand before them
   int64_t wall_ms = 0;       // for templates that show the date; the same in all of its turns
 };
 
@@ -78,12 +80,15 @@ class EpisodeTalk {
   // model's next turn. At most `max_tokens` of it come from the results. kInvalid as Open.
   virtual Result<NextPrompt> Observe(const ParsedTurn& turn, const TurnReplies& replies,
                                      size_t max_tokens) = 0;
-  // Whether the calls of a turn can be found before it is over, by Watch for the turn that is drawn
-  // next.
+  // What follows the turn that was an answer, where another role has said something to it. kInvalid
+  // as Open.
+  virtual Result<NextPrompt> Hear(const std::string& given) = 0;
   // What the next turn is held to; null: nothing. kInvalid: it cannot be.
   virtual Result<std::shared_ptr<const Constraint>> TurnConstraint() {
     return std::shared_ptr<const Constraint>();
   }
+  // Whether the calls of a turn can be found before it is over, by Watch for the turn that is drawn
+  // next.
   virtual bool Watches() const { return false; }
   virtual std::unique_ptr<TurnWatch> Watch() { return nullptr; }
 };
@@ -104,13 +109,18 @@ class AgentProtocol {
   }
 };
 
-// Takes the least useful cases away until those left add at most `max_tokens` to the prompt, and
-// gives the prompt with them.
+// Takes the least fitting skills away until those left, without any cases, add at most `max_tokens`
+// to the prompt. How many they add.
+Result<size_t> FitSkills(const AgentProtocol& protocol, const v1::Task& task, int64_t wall_ms,
+                         size_t max_tokens, v1::CaseSet& cases);
+
+// Takes the least useful cases away until those left add at most `max_tokens` to the prompt with
+// its skills, and gives the prompt with them.
 Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
                                           int64_t wall_ms, size_t max_tokens, v1::CaseSet& cases);
 
-// Cases as the chat protocols show them, with the words that lead from them to the task; empty
-// without cases.
+// Skills and cases as the chat protocols show them, with the words that lead from them to the task;
+// empty without any.
 std::string CasesText(const v1::CaseSet& cases);
 
 // The task's prompt with what it shows of the files, as the task says: the content of each, or a

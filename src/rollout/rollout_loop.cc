@@ -16,23 +16,40 @@ v1::ToolCancel CancelOf(const Episode& episode) {
   return cancel;
 }
 
-// Each member's prompt with its own cases, as far as they fit and leave room for the answer.
-Status PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
+// Each member's prompt with its own skills and cases, as far as they fit and leave room for the
+// answer. An agent that is a program reads its skills as files, every one of them.
+Status PutPrompts(const AgentProtocol& protocol, bool program, EpisodeGroup& group) {
   const v1::GroupLease& lease = group.lease;
   const v1::CaseSet none;
+  if (group.team != nullptr) {
+    const v1::Task first =
+        TaskFor(group.team->seats[0], TeamPlay(*group.team).Submits(0), lease.task(), "");
+    TM_ASSIGN_OR_RETURN(group.prompt, protocol.Prompt({first, none, group.opened_ms}));
+    return Ok();
+  }
   TM_ASSIGN_OR_RETURN(group.prompt, protocol.Prompt({lease.task(), none, group.opened_ms}));
   if (lease.contexts().empty()) return Ok();
   const int64_t room = group.max_context - static_cast<int64_t>(group.prompt.size()) -
                        int64_t{lease.sampling().max_turn_tokens()} * lease.max_turns();
-  const auto most =
-      static_cast<size_t>(std::clamp<int64_t>(room, 0, int64_t{lease.max_case_tokens()}));
+  const auto within = [room](size_t used, uint32_t most) {
+    return static_cast<size_t>(
+        std::clamp<int64_t>(room - static_cast<int64_t>(used), 0, int64_t{most}));
+  };
   for (uint32_t member = 0; member < lease.members(); ++member) {
     v1::CaseSet cases;
     if (static_cast<int>(member) < lease.contexts_size()) {
       cases = lease.contexts(static_cast<int>(member));
     }
+    if (program) {
+      group.prompts.push_back(group.prompt);
+      group.cases.push_back(std::move(cases));
+      continue;
+    }
+    TM_ASSIGN_OR_RETURN(const size_t skills, FitSkills(protocol, lease.task(), group.opened_ms,
+                                                       within(0, lease.max_skill_tokens()), cases));
     TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
-                        PromptWithin(protocol, lease.task(), group.opened_ms, most, cases));
+                        PromptWithin(protocol, lease.task(), group.opened_ms,
+                                     within(skills, lease.max_case_tokens()), cases));
     group.prompts.push_back(std::move(prompt));
     group.cases.push_back(std::move(cases));
   }
@@ -138,9 +155,11 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
         std::min(shared->max_context, static_cast<int32_t>(group.max_context_tokens()));
   }
   shared->opened_ms = clock_.WallMs();
+  if (options_.team) shared->team = &*options_.team;
   const auto policy = options_.policies.Find(group.policy());
   if (policy.ok()) shared->policy = *policy;
-  shared->prompted = policy.ok() ? PutPrompts(protocol_, *shared) : policy.status();
+  shared->prompted =
+      policy.ok() ? PutPrompts(protocol_, agents_ != nullptr, *shared) : policy.status();
   if (!shared->prompted.ok()) shared->prompts.clear(), shared->cases.clear();
   leases_.Hold(group.group(), std::move(lease), now);
   Group& entry = groups_[group.group()];
@@ -191,7 +210,13 @@ void RolloutLoop::TakeAgents(Time now) {
   }
 }
 
+void RolloutLoop::StopSequence(SequenceId sequence) {
+  of_sequence_.erase(sequence);
+  engine_.Release(sequence);
+}
+
 void RolloutLoop::StopPorts(EpisodeNumber number, const Running& running) {
+  for (const auto& [seat, sequence] : running.others) StopSequence(sequence);
   of_sequence_.erase(running.sequence);
   if (!running.started) return;
   if (agents_ != nullptr) {
@@ -224,8 +249,23 @@ void RolloutLoop::Act(EpisodeNumber number, EpisodeActions actions, Time now) {
   if (actions.generate) Generate(number, std::move(actions));
 }
 
+// Another seat works from here on, with its own sequence or, at first, without one.
+void RolloutLoop::ChangeSeat(EpisodeNumber number, const EpisodeActions& actions) {
+  Running& running = episodes_.at(number);
+  if (actions.leaves) {
+    StopSequence(running.sequence);
+  } else {
+    running.others[running.seat] = running.sequence;
+  }
+  running.seat = actions.seat;
+  const auto own = running.others.extract(actions.seat);
+  running.started = !own.empty();
+  if (running.started) running.sequence = own.mapped();
+}
+
 void RolloutLoop::Generate(EpisodeNumber number, EpisodeActions actions) {
   Running& running = episodes_.at(number);
+  if (actions.seat != running.seat) ChangeSeat(number, actions);
   if (running.started && !actions.anew) {
     engine_.Continue(running.sequence, std::move(actions.append), std::move(actions.turn));
     return;
@@ -234,7 +274,7 @@ void RolloutLoop::Generate(EpisodeNumber number, EpisodeActions actions) {
   SequenceStart start;
   start.turn = std::move(actions.turn);
   if (actions.anew) {
-    StopPorts(number, running);
+    if (running.started) StopSequence(running.sequence);
     start.prompt = std::move(actions.append);
     running.sequence = new_sequences_.Take();
     of_sequence_.emplace(running.sequence, number);
@@ -243,7 +283,7 @@ void RolloutLoop::Generate(EpisodeNumber number, EpisodeActions actions) {
     if (group.shared->prompts.empty()) start.share_group = running.group;
   }
   start.id = running.sequence;
-  start.policy = group.shared->policy;
+  start.policy = actions.policy;
   start.stream = running.episode.streams() && engine_.episode_feed() != nullptr;
   start.readers = TurnReaders::kEpisodes;
   running.started = true;

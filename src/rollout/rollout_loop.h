@@ -28,6 +28,7 @@
 #include "rollout/agent_port.h"
 #include "rollout/episode.h"
 #include "rollout/protocol.h"
+#include "rollout/team.h"
 
 namespace tidemill {
 
@@ -42,7 +43,8 @@ struct RolloutOptions {
       4;               // deliveries of a group after which it is dropped: it ends its workers
   std::string secret;  // of this worker: what tokens of its requests are made from
   MessageLimits messages;
-  PolicyNames policies;  // that the engine has
+  PolicyNames policies;               // that the engine has
+  std::optional<TeamPlan> team = {};  // who works on an episode; nothing: one agent
 };
 
 // Read from any thread.
@@ -159,6 +161,8 @@ class RolloutLoop final : public Loop {
     Time wakes = kNever;      // the earliest that it asked for
     bool started = false;     // the engine, or the agents' port, knows the sequence
     uint32_t tries = 0;       // of an agent that failed through us
+    size_t seat = 0;          // of the team, whose sequence it is
+    std::map<size_t, SequenceId> others = {};  // of the seats that may work again
   };
   struct LaterCall {
     EpisodeNumber episode;
@@ -174,6 +178,8 @@ class RolloutLoop final : public Loop {
   void StartAgent(EpisodeNumber number);
   void TakeAgents(Time now);
   void StopPorts(EpisodeNumber number, const Running& running);
+  void StopSequence(SequenceId sequence);
+  void ChangeSeat(EpisodeNumber number, const EpisodeActions& actions);
   void TakeResults(Time now);
   void SendDueCalls(Time now);
   void GiveUpLostCalls(Time now);

@@ -29,6 +29,9 @@ class AskingTalk final : public EpisodeTalk {
   Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {6}, .anew = anew_};
   }
+  Result<NextPrompt> Hear(const std::string&) override {
+    return NextPrompt{.ids = {6}, .anew = anew_};
+  }
 
  private:
   const bool anew_;
@@ -89,8 +92,15 @@ class RolloutLoopTest : public testing::Test {
     loop_ = std::make_unique<RolloutLoop>(bus_, engine_, protocol_, clock_, options_);
     loop_->Attach(waker_);
   }
-  void Send(uint32_t members) {
+  void Send(uint32_t members, const std::vector<std::string>& skills = {}) {
     v1::GroupLease lease;
+    for (const std::string& name : skills) {
+      if (lease.contexts().empty()) lease.add_contexts();
+      v1::ShownSkill& skill = *lease.mutable_contexts(0)->add_skills();
+      skill.mutable_skill()->set_name(name);
+      skill.mutable_skill()->set_version(2);
+      skill.set_text("text");
+    }
     lease.set_group(7), lease.set_members(members), lease.set_max_turns(3);
     lease.mutable_task()->set_id("t");
     lease.set_purpose(v1::PURPOSE_TRAIN);
@@ -238,6 +248,7 @@ class StillAgents final : public AgentPort {
  public:
   void Start(AgentJob job, uint64_t tag) override {
     members.push_back(job.member);
+    skills.push_back(job.group->CasesOf(job.member).skills_size());
     tags.push_back(tag);
   }
   void Cancel(uint64_t tag) override { cancelled.push_back(tag); }
@@ -267,6 +278,7 @@ class StillAgents final : public AgentPort {
     events_.Post(std::move(done));
   }
   std::vector<uint32_t> members;
+  std::vector<int> skills;  // of each member
   std::vector<uint64_t> tags, cancelled;
 
  private:
@@ -306,6 +318,21 @@ TEST_F(AgentRolloutTest, AProgramsFailureIsAResultWithItsBranchesAndItsFiles) {
   EXPECT_EQ(done[0].tree().files(0).path(), "left.c");
   EXPECT_TRUE(engine_.started.empty());
   EXPECT_EQ(bus_.Depth(kGroupsTopic)->leased, 1u) << "the other member is not done";
+}
+
+// Its prompt has no skills, and so no bound of tokens takes one away.
+TEST_F(AgentRolloutTest, AProgramGetsEverySkillOfItsMemberAndItsTrajectoryNamesThem) {
+  Send(2, {"first", "second"});
+  EXPECT_THAT(agents_.skills, ElementsAre(2, 0));
+  agents_.Finish(agents_.tags[0]);
+  agents_.Finish(agents_.tags[1]);
+  Step();
+  const auto done = Trajectories();
+  ASSERT_EQ(done.size(), 2u);
+  ASSERT_EQ(done[0].shown_skills_size(), 2);
+  EXPECT_EQ(done[0].shown_skills(1).name(), "second");
+  EXPECT_EQ(done[0].shown_skills(1).version(), 2u);
+  EXPECT_TRUE(done[1].shown_skills().empty());
 }
 
 TEST_F(AgentRolloutTest, AFailureOfOursIsTriedAgainAndThenTheEpisodeIsStale) {

@@ -45,6 +45,11 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
       loops.memory = std::make_unique<MemoryLoop>(*p.bus, *p.memory_store, *p.book,
                                                   std::move(options.memory), *p.cases, p.keys);
     }
+    if (p.skill_store != nullptr) {
+      TM_ASSIGN_OR_RETURN(
+          loops.skills, SkillLoop::Make(*p.bus, *p.skill_store, *p.book, std::move(options.skills),
+                                        *p.skills, p.curator, p.skill_folder));
+    }
     if (p.teacher != nullptr) {
       loops.teacher = std::make_unique<TeacherLoop>(*p.bus, *p.teacher, std::move(options.teacher));
     }
@@ -86,7 +91,8 @@ std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
   for (Loop* loop : std::initializer_list<Loop*>{
            learner.get(), dispatcher.get(), rollout.get(), tools.get(), reward.get(), judge.get(),
-           replay.get(), memory.get(), teacher.get(), gateway, sessions, episodes, mcp, releases}) {
+           replay.get(), memory.get(), skills.get(), teacher.get(), gateway, sessions, episodes,
+           mcp, releases}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;
@@ -105,6 +111,7 @@ std::vector<const CounterSet*> Loops::counters() const {
   if (judge) sets.push_back(&judge->counters());
   if (replay) sets.push_back(&replay->counters());
   if (memory) sets.push_back(&memory->counters());
+  if (skills) sets.push_back(&skills->counters());
   if (teacher) sets.push_back(&teacher->counters());
   return sets;
 }

@@ -36,10 +36,14 @@ struct Ports {
   Bus* bus = nullptr;
   // learner
   StorePort *dispatcher_store = nullptr, *replay_store = nullptr, *learner_store = nullptr;
-  StorePort* memory_store = nullptr;  // null: there is no memory
-  const CasesState* cases = nullptr;  // of earlier processes; not null where memory_store is not
-  CaseShelf* shelf = nullptr;         // where memory is, for others to look; may be null
-  KeyPort* keys = nullptr;            // of memory; null: cases are found without keys
+  StorePort* memory_store = nullptr;    // null: there is no memory
+  const CasesState* cases = nullptr;    // of earlier processes; not null where memory_store is not
+  CaseShelf* shelf = nullptr;           // where memory is, for others to look; may be null
+  KeyPort* keys = nullptr;              // of memory; null: cases are found without keys
+  StorePort* skill_store = nullptr;     // null: there are no skills
+  const SkillsState* skills = nullptr;  // of earlier processes; not null where skill_store is not
+  JudgePort* curator = nullptr;         // null: nobody edits the skills
+  SkillExport* skill_folder = nullptr;  // may be null
   std::map<PolicyId, TrainerPort*> trainers;  // empty: nothing is trained
   VersionListeners versions;       // who decides by what becomes of the policy's versions
   ReleasePort* release = nullptr;  // where sessions are answered from a released version
@@ -74,6 +78,7 @@ struct Loops {
   std::unique_ptr<JudgeLoop> judge;
   std::unique_ptr<ReplayLoop> replay;
   std::unique_ptr<MemoryLoop> memory;  // with memory.on
+  std::unique_ptr<SkillLoop> skills;   // with skills.on
   std::unique_ptr<TeacherLoop> teacher;
 
   // Those that are there.

@@ -1,6 +1,7 @@
 #include "run/check_backends.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tidemill {
 namespace {
@@ -29,6 +30,14 @@ Status CheckNumbers(const RunConfig& c, const Binder& b) {
   return Ok();
 }
 
+// The key by which training samples from a part of the vocabulary; null: from all of it.
+const char* CutBy(const RolloutConfig& rollout) {
+  if (rollout.top_p < 1) return "rollout.top_p";
+  if (rollout.top_k > 0) return "rollout.top_k";
+  if (rollout.min_p > 0) return "rollout.min_p";
+  return nullptr;
+}
+
 Status CheckServers(const RunConfig& c, const Binder& b) {
   const EngineConfig& e = c.engine;
   if (e.own()) {
@@ -48,9 +57,34 @@ Status CheckServers(const RunConfig& c, const Binder& b) {
                    "is \"tools\", which needs engine.backend = \"own\": a server does not say "
                    "what a token was drawn from");
   }
+  if (const char* key = CutBy(c.rollout); key != nullptr) {
+    return b.Error(key, "leaves tokens out, which needs engine.backend = \"own\" in training: a " +
+                            std::string("server does not say what a token was drawn from"));
+  }
   if (e.versions > 1) {
     return b.Error("engine.versions",
                    "is more than 1, but a " + e.backend + " server holds one version");
+  }
+  return Ok();
+}
+
+// What would be trained otherwise than the config says, because the ranks of fsdp2 never hear of
+// it.
+Status CheckUntold(const RunConfig& c, const Binder& b) {
+  const LearnerConfig& l = c.learner;
+  const char* cut = CutBy(c.rollout);
+  if (cut != nullptr || c.rollout.constrains_calls()) {
+    return b.Error(cut != nullptr ? cut : "rollout.constrain",
+                   "leaves tokens out, which needs learner.backend = \"own\": the ranks of fsdp2 "
+                   "do not normalise over what a token was drawn from");
+  }
+  const std::pair<const char*, bool> keys[] = {
+      {"learner.balance_loss", l.balance_loss > 0},
+      {"learner.lora_experts", l.lora_experts},
+      {"learner.optimizer_state", l.optimizer_state == "host"},
+      {"learner.reserve_multiprocessors", l.reserve_multiprocessors > 0}};
+  for (const auto& [key, set] : keys) {
+    if (set) return b.Error(key, "is for learner.backend = \"own\"; fsdp2 has nothing like it");
   }
   return Ok();
 }
@@ -69,6 +103,7 @@ Status CheckRanks(const RunConfig& c, const Binder& b) {
                    "is for ranks of our own; with learner.backend = \"fsdp2\" learner.command "
                    "says how ranks find each other");
   }
+  TM_RETURN_IF_ERROR(CheckUntold(c, b));
   if (l.moments == "int8") {
     return b.Error("learner.moments", "is int8, which learner.backend = \"fsdp2\" has not");
   }
@@ -88,6 +123,16 @@ Status CheckBackends(const RunConfig& config, const Binder& binder) {
   TM_RETURN_IF_ERROR(CheckNumbers(config, binder));
   TM_RETURN_IF_ERROR(CheckServers(config, binder));
   return CheckRanks(config, binder);
+}
+
+Status CheckReplayedExperts(const RunConfig& config, const ModelConfig& model) {
+  if (model.experts.count == 0 || !config.learner.replay_experts) return Ok();
+  if (config.engine.own() && config.learner.own()) return Ok();
+  return Invalid(
+      "learner.replay_experts: is true, but " +
+      std::string(config.learner.own() ? "a server does not say which experts drew a token"
+                                       : "the ranks of fsdp2 choose experts anew") +
+      "; set it to false, or use engine.backend = \"own\" and learner.backend = \"own\"");
 }
 
 }  // namespace tidemill

@@ -8,6 +8,7 @@
 #include "run/check_backends.h"
 #include "run/policies.h"
 #include "run/run_config.h"
+#include "run/teams.h"
 
 namespace tidemill {
 namespace {
@@ -157,6 +158,38 @@ Status CheckEnvironments(const RunConfig& config, const Binder& binder) {
   return Ok();
 }
 
+Status CheckMcp(const RunConfig& config, const Binder& binder) {
+  std::set<std::string> names;
+  for (const McpConfig& one : config.tools.mcp) {
+    const std::string name = "[[tools.mcp]] \"" + one.name + "\": ";
+    if (!names.insert(one.name).second) {
+      return binder.Error("tools.mcp", name + "there are two of this name");
+    }
+    if (one.url.empty() == one.command.empty()) {
+      return binder.Error("tools.mcp", name + "needs a url or a command, and not both");
+    }
+    if (!one.url.empty() && !(one.mounts.empty() && one.environment.empty())) {
+      return binder.Error("tools.mcp", name + "mounts and environment are of a command");
+    }
+    if (!one.key_file.empty() && one.url.empty()) {
+      return binder.Error("tools.mcp", name + "key_file is for a url");
+    }
+  }
+  return Ok();
+}
+
+Status CheckSkills(const RunConfig& config, const Binder& binder) {
+  const SkillsConfig& skills = config.skills;
+  if (!skills.on && !skills.curator.empty()) {
+    return binder.Error("skills.curator", "needs skills.on");
+  }
+  if (!skills.on && !skills.from.empty()) return binder.Error("skills.from", "needs skills.on");
+  if (skills.on && !config.environments.empty()) {
+    return binder.Error("skills.on", "cannot show skills to environments of others");
+  }
+  return Ok();
+}
+
 Status CheckMemory(const RunConfig& config, const Binder& binder) {
   if (config.memory.only && !config.memory.on) {
     return binder.Error("memory.only", "needs memory.on");
@@ -250,12 +283,15 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
         "is less than staleness.max_steps: episodes would be too old when they are used");
   }
   TM_RETURN_IF_ERROR(CheckPolicies(config, binder));
+  TM_RETURN_IF_ERROR(CheckTeam(config, binder));
   for (const RunPolicy& policy : PoliciesOf(config)) {
     TM_RETURN_IF_ERROR(CheckReplay(policy.config, binder));
   }
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));
+  TM_RETURN_IF_ERROR(CheckSkills(config, binder));
   TM_RETURN_IF_ERROR(CheckEnvironments(config, binder));
+  TM_RETURN_IF_ERROR(CheckMcp(config, binder));
   TM_RETURN_IF_ERROR(CheckTeacher(config, binder));
   TM_RETURN_IF_ERROR(CheckGroupCommand(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");

@@ -9,7 +9,9 @@
 #include "prover/prover.h"
 #include "run/background_options.h"
 #include "run/resume_parts.h"
+#include "run/teams.h"
 #include "store/store_thread.h"
+#include "tools/mcp_offer.h"
 #include "tools/staying_tool.h"
 
 namespace tidemill {
@@ -46,7 +48,9 @@ int64_t StepsAhead(const RunConfig& config) {
 std::vector<EvalPlan> EvalPlans(const RunConfig& config, const RunPolicy& policy,
                                 const std::string& name) {
   EvalPlan plan;
-  plan.name = policy.name.empty() ? name : policy.name + ":" + name;
+  // Those of a team are of all of its policies.
+  const bool own = !policy.name.empty() && !config.team.used();
+  plan.name = own ? policy.name + ":" + name : name;
   plan.policy = policy.id;
   plan.samples = config.eval.samples;
   plan.max_turns = config.eval.max_turns > 0 ? config.eval.max_turns : config.rollout.max_turns;
@@ -78,24 +82,29 @@ GateOptions GateOf(const RunConfig& config) {
 DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart& start) {
   auto options = OptionsWith<DispatcherOptions>(config.rollout);
   options.policies = PolicyNamesOf(config);
+  options.team = config.team.used();
   options.difficulty_floor = config.tasks.floor;
   options.seed = config.run.seed;
   options.sampling = TrainingSampling(config);
   options.train = start.train;
   if (config.memory.on && start.train) options.groups_topic = kMemoryGroupsTopic;
+  if (config.skills.on && start.train) options.groups_topic = kSkillsGroupsTopic;
   options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);
   const auto add = [](std::vector<EvalPlan>& to, const std::vector<EvalPlan>& plans) {
     to.insert(to.end(), plans.begin(), plans.end());
   };
   options.other_steps_done = start.step;
   for (const RunPolicy& policy : PoliciesOf(config)) {
-    if (config.eval.before && start.step == 0) {
+    // Of a team once, counted in the steps of its first trained policy.
+    const bool evaluates = !options.team || (policy.trained && options.trained.empty());
+    if (config.eval.before && start.step == 0 && evaluates) {
       add(options.eval_before, EvalPlans(config, policy, start.eval_prefix + "before"));
     }
     if (!policy.trained) continue;
     const uint64_t own = StartOf(start, policy.id).step;
     options.trained.push_back({policy.id, GateOf(policy.config), own});
     options.other_steps_done -= std::min(own, options.other_steps_done);
+    if (!evaluates) continue;
     if (config.eval.after) {
       add(options.eval_after, EvalPlans(config, policy, start.eval_prefix + "after"));
     }
@@ -134,6 +143,10 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   for (const RunPolicy& policy : PoliciesOf(config)) {
     options.staleness_of[policy.id] = policy.config.staleness;
   }
+  options.roles = TeamRoles(config);
+  for (const RunPolicy& policy : PoliciesOf(config)) {
+    if (!policy.trained) options.frozen.insert(policy.id);
+  }
   options.seed = MixHash(config.run.seed, start.step);
   TM_RETURN_IF_ERROR(GroupBuffer::Make(options, options.seed).status().WithContext("replay"));
   options.live_tenant_share = start.live_tenant_share;
@@ -141,6 +154,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   if (config.memory.only) options.drop_zero_variance = false;
   options.drop_untrainable = !config.memory.only;
   options.tells_memory = config.memory.on && start.train;
+  options.tells_skills = config.skills.on && start.train;
   TM_ASSIGN_OR_RETURN(const bool teacher, NeedsTeacher(config));
   if (teacher && !config.memory.only) {
     options.teacher = start.train;
@@ -201,11 +215,17 @@ LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start
   return options;
 }
 
-ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config, const RunStart& start) {
+// Answers of programs that are asked outside of a box, or live in one, depend on anything.
+Result<ToolLoopOptions> ToolLoopOptionsFrom(const RunConfig& config, const RunStart& start) {
   auto options = OptionsWith<ToolLoopOptions>(config.tools);
   options.worker = start.worker;
   options.lease_period = LeasePeriod(config);
   options.limits = MessageLimitsFrom(config);
+  for (const CommandConfig& tool : config.tools.command) {
+    if (tool.stays) options.asked_tools.insert(tool.name);
+  }
+  TM_ASSIGN_OR_RETURN(const std::vector<OfferedMcpTool> offered, OfferedMcpTools(config.tools));
+  for (const OfferedMcpTool& tool : offered) options.asked_tools.insert(tool.shown.name);
   return options;
 }
 
@@ -253,6 +273,16 @@ MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
   return options;
 }
 
+SkillOptions SkillOptionsFrom(const RunConfig& config) {
+  auto options = OptionsWith<SkillOptions>(config.skills);
+  options.redact = config.live.redact;
+  options.files = config.agent.used();
+  options.to_memory = config.memory.on;
+  options.seed = MixHash(config.run.seed, StableHash("skills"));
+  options.limits = MessageLimitsFrom(config);
+  return options;
+}
+
 CommandTool CommandToolFrom(const CommandConfig& keys) {
   CommandTool tool;
   tool.name = keys.name;
@@ -292,6 +322,7 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   RolloutOptions options;
   options.worker = start.worker;
   options.policies = PolicyNamesOf(config);
+  options.team = TeamPlanFrom(config);
   options.max_episodes = config.rollout.max_in_flight * 2;
   options.max_context = start.max_context;
   options.limits = OptionsWith<EpisodeLimits>(config.rollout);
@@ -319,6 +350,7 @@ MessageLimits MessageLimitsFrom(const RunConfig& config) {
       std::max({config.rollout.max_turns, config.eval.max_turns, config.eval.also_max_turns, 1u});
   // A turn that a result cut short is none of them, and there are no more of these.
   if (config.rollout.delivers_now()) limits.turns *= 2;
+  if (const auto team = TeamPlanFrom(config)) limits.turns *= team->visits();
   return limits;
 }
 
@@ -375,11 +407,12 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
   TM_ASSIGN_OR_RETURN(options.replay, ReplayOptionsFrom(config, start));
   options.learner = LearnerOptionsFrom(config, start);
   options.rollout = RolloutOptionsFrom(config, start);
-  options.tools = ToolLoopOptionsFrom(config, start);
+  TM_ASSIGN_OR_RETURN(options.tools, ToolLoopOptionsFrom(config, start));
   options.reward = RewardOptionsFrom(config, start);
   options.judge = JudgeOptionsFrom(config, start);
   options.teacher = TeacherOptionsFrom(config, start);
   options.memory = MemoryOptionsFrom(config);
+  options.skills = SkillOptionsFrom(config);
   return options;
 }
 
@@ -429,6 +462,10 @@ Result<ProtocolOptions> ProtocolOptionsFrom(const RunConfig& config) {
   for (const CommandTool& tool : CommandToolsFrom(config)) {
     TM_RETURN_IF_ERROR(CheckStaying(tool).WithContext("tool \"" + tool.name + "\""));
     options.tools.push_back(Describe(tool));
+  }
+  TM_ASSIGN_OR_RETURN(const std::vector<OfferedMcpTool> offered, OfferedMcpTools(config.tools));
+  for (const OfferedMcpTool& tool : offered) {
+    options.tools.push_back({tool.shown.name, tool.shown.description, tool.shown.parameters_json});
   }
   TM_RETURN_IF_ERROR(OfferBackground(config, options.tools));
   return options;

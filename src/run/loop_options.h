@@ -22,6 +22,7 @@
 #include "rollout/rollout_loop.h"
 #include "run/policies.h"
 #include "run/run_config.h"
+#include "skills/skill_loop.h"
 #include "store/run_db.h"
 #include "teacher/teacher_loop.h"
 #include "tools/tool_loop.h"
@@ -73,6 +74,7 @@ struct LoopOptions {
   JudgeOptions judge;
   TeacherOptions teacher;
   MemoryOptions memory;
+  SkillOptions skills;
 };
 
 // What of the counts in messages the config bounds.

@@ -23,8 +23,18 @@ void AddResumed(const ResumeState& resumed, DispatcherOptions& dispatch) {
     report.set_revision(stored.revision);
     report.set_accepted(stored.trajectory.group_members());
     report.set_uses(std::max(report.uses(), stored.uses));
-    const auto policy = PolicyOf(stored.trajectory, dispatch.policies);
-    if (policy.ok() && *policy) drawn_by[report.group()] = **policy;
+    if (report.credits().empty()) {
+      *report.mutable_credits() = stored.report.credits();
+      // Those of steps that no longer count are none.
+      for (v1::PolicyCredit& credit : *report.mutable_credits()) credit.clear_uses();
+    }
+    for (v1::PolicyCredit& credit : *report.mutable_credits()) {
+      const auto used = stored.uses_of.find(credit.policy());
+      const uint32_t uses = used == stored.uses_of.end() ? 0 : used->second;
+      credit.set_uses(std::max(uses, credit.uses()));
+    }
+    const auto policies = PoliciesOfTurns(stored.trajectory, dispatch.policies);
+    if (policies.ok() && !policies->empty()) drawn_by[report.group()] = policies->front();
   }
   for (const ResumeState::Outstanding& group : resumed.outstanding)
     in_replay.erase(group.group.group());
@@ -36,9 +46,18 @@ void AddResumed(const ResumeState& resumed, DispatcherOptions& dispatch) {
 std::vector<StoredSample> TakeSamples(ResumeState& resumed) {
   std::vector<StoredSample> samples;
   for (ResumeState::Stored& stored : resumed.trajectories) {
-    samples.push_back({std::move(stored.trajectory), std::move(stored.verdict), stored.uses,
-                       !FateIsLive(stored.fate), stored.revision, std::move(stored.unusable),
-                       stored.issued});
+    StoredSample sample{.trajectory = std::move(stored.trajectory),
+                        .verdict = std::move(stored.verdict),
+                        .uses = stored.uses,
+                        .uses_of = std::move(stored.uses_of),
+                        .stale = !FateIsLive(stored.fate),
+                        .revision = stored.revision,
+                        .unusable = std::move(stored.unusable),
+                        .issued = stored.issued};
+    for (const v1::PolicyCredit& credit : stored.report.credits()) {
+      if (credit.dropped() > 0) sample.dropped_of.push_back(credit.policy());
+    }
+    samples.push_back(std::move(sample));
   }
   resumed.trajectories.clear();
   return samples;

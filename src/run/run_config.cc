@@ -15,6 +15,10 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
                   binder);
   BindSection(config.tasks, binder);
   BindSection(config.rollout, binder);
+  BindSection(config.team, binder);
+  BindNamedTables("role", config.roles,
+                  {.doc = "Roles of the team, one [role.NAME] table each; see teams.md", .max = 64},
+                  binder);
   BindSection(config.background, binder);
   BindSection(config.engine, binder);
   BindSection(config.gateway, binder);
@@ -25,6 +29,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
              binder);
   BindSection(config.live, binder);
   BindSection(config.memory, binder);
+  BindSection(config.skills, binder);
   BindSection(config.staleness, binder);
   BindSection(config.replay, binder);
   BindSection(config.learner, binder);

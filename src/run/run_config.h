@@ -17,7 +17,9 @@
 #include "replay/replay_config.h"
 #include "reward/reward_config.h"
 #include "rollout/rollout_config.h"
+#include "rollout/team_config.h"
 #include "run/run_sections.h"
+#include "skills/skills_config.h"
 #include "teacher/teacher_config.h"
 #include "tinker/tinker_config.h"
 #include "tools/tool_config.h"
@@ -31,6 +33,8 @@ struct RunConfig {
   std::vector<PolicyTable> policies;  // by name; empty: one policy, of [model] and [learner]
   TaskConfig tasks;
   RolloutConfig rollout;
+  TeamConfig team;
+  std::vector<RoleTable> roles;  // by name
   BackgroundConfig background;
   EngineConfig engine;
   GatewayConfig gateway;
@@ -38,6 +42,7 @@ struct RunConfig {
   std::vector<EnvironmentConfig> environments;
   LiveConfig live;
   MemoryConfig memory;
+  SkillsConfig skills;
   StalenessConfig staleness;
   ReplayConfig replay;
   LearnerConfig learner;

@@ -65,8 +65,15 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "gateway.host",            // replaced
       "gateway.keys",            // replaced
       "gateway.cors",            // of the server that --listen opens
-      "gateway.unknown_fields",  //
+      "audit.trust",             // names of scorers
+      "live.redact",             // patterns
       "learner.command",         // of the learner
+      "learner.group_command",   //
+      "learner.options",         //
+      "policy.NAME.options",     //
+      "tinker.host",             //
+      "tinker.keys",             //
+      "track.to",                //
       "learner.rank_address",    //
       "learner.rank_secret_file",
       "model.path",              // a model that is read
@@ -83,6 +90,8 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "reward.command_slots",
       "reward.command_stays",
       "tools.command[].files",             // of the workspace
+      "tools.mcp[].environment",           // of a program that is named elsewhere
+      "tools.mcp[].tools",                 // of a server that is named elsewhere
       "tools.command[].background_files",  //
   };
   std::set<std::string> seen;

@@ -148,6 +148,9 @@ Status OpWriter::Write(const StoreOp& op, uint64_t& version) {
         } else if constexpr (std::is_same_v<std::decay_t<decltype(one)>, PutCase>) {
           TM_ASSIGN_OR_RETURN(version, Learn(one));
           return Ok();
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(one)>, PutSkillLesson>) {
+          TM_ASSIGN_OR_RETURN(version, Teach(one));
+          return Ok();
         } else {
           return Put(one);
         }
@@ -384,6 +387,21 @@ Result<uint64_t> OpWriter::Learn(const PutCase& op) {
                                r.session(), BlobRef{body})
                          .Run());
   if (db_.Changes() == 0) return Exists("a case of " + Describe(r.id()) + " is stored already");
+  return static_cast<uint64_t>(db_.LastRowId());
+}
+
+Result<uint64_t> OpWriter::Teach(const PutSkillLesson& op) {
+  const v1::SkillLesson& lesson = op.lesson;
+  if (lesson.key().empty()) return Invalid("a lesson without a key");
+  TM_RETURN_IF_ERROR(CheckNumber("group", lesson.group()));
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(lesson));
+  TM_ASSIGN_OR_RETURN(  // seldom: not kept
+      Statement put,
+      db_.Prepare("INSERT OR IGNORE INTO skill_lessons (key, grp, scope, at_ms, body) VALUES (?1, "
+                  "?2, ?3, ?4, ?5)"));
+  TM_RETURN_IF_ERROR(
+      put.With(lesson.key(), lesson.group(), lesson.scope(), lesson.at_ms(), BlobRef{body}).Run());
+  if (db_.Changes() == 0) return Exists("a lesson \"" + lesson.key() + "\" is stored already");
   return static_cast<uint64_t>(db_.LastRowId());
 }
 

@@ -20,8 +20,8 @@ class OpWriter {
 
   // Once, before the first Write.
   Status Prepare();
-  // All of the op or nothing of it. `version` is set by ReserveVersion and PutCase. kUnavailable
-  // and kCorrupt are the database's; the transaction must then be rolled back.
+  // All of the op or nothing of it. `version` is set by ReserveVersion, PutCase and
+  // PutSkillLesson. kUnavailable and kCorrupt are the database's; the transaction must then be rolled back.
   Status Write(const StoreOp& op, uint64_t& version);
 
  private:
@@ -45,6 +45,8 @@ class OpWriter {
   Status NameRevision(const v1::CaseRecord& record, std::string& task);
   // The number of the case.
   Result<uint64_t> Learn(const PutCase& op);
+  // The number of the lesson.
+  Result<uint64_t> Teach(const PutSkillLesson& op);
   Result<uint64_t> Reserve(const ReserveVersion& op);
   // The row of exactly this attempt. kNotFound: it is not stored, or another attempt is.
   Result<int64_t> Find(const v1::TrajectoryId& id);

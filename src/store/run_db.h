@@ -38,6 +38,8 @@ struct ResumeState {
     v1::Trajectory trajectory;
     std::optional<v1::Verdict> verdict;  // none: still to be scored
     uint32_t uses = 0;
+    std::map<std::string, uint32_t> uses_of = {};  // of each policy, by its name as in messages
+    v1::GroupReport report = {};                   // the newest on its group
     std::string fate;
     uint32_t revision = 0;  // of the newest report on its group; 0: none yet
     // Why it cannot be used; then of the trajectory only id, purpose and group_members are there.
@@ -118,6 +120,17 @@ struct CasesState {
   std::vector<Scored> unlearned;  // in the order they were stored
 };
 
+// What the repository of skills goes on with.
+struct SkillsState {
+  struct Learned {
+    uint64_t number = 0;
+    v1::SkillLesson lesson;
+  };
+  std::vector<Learned> lessons;  // by number
+  // Episodes of training with a verdict, of groups that gave no lesson; in the order stored.
+  std::vector<CasesState::Scored> untaught;
+};
+
 // Belongs to one thread at a time. One process writes a run: RunDirectory's lock sees to that.
 class RunDb {
  public:
@@ -161,6 +174,9 @@ class RunDb {
   // Every case, and what a process that ended too early owes memory. What cannot be read is left
   // out.
   Result<CasesState> LoadCases();
+  // Every lesson, and the episodes that an earlier process made none of. What cannot be read of
+  // these is left out; a lesson that cannot be read is kCorrupt: what is behind it stands on it.
+  Result<SkillsState> LoadSkills();
 
   // Rewrites the file and empties the log, so that nothing of what was erased is left in them.
   Status Compact();

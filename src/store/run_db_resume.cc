@@ -71,12 +71,24 @@ void TakeRow(Statement& row, BodyCodec& codec, ResumeState::Stored& stored) {
   if (!codec.Unpack(row.Bytes(4), stored.verdict.emplace()).ok()) stored.verdict.reset();
 }
 
+Status LoadUses(Database& db, int64_t seq, std::map<std::string, uint32_t>& uses_of) {
+  return ForEachRow(
+      db,
+      "SELECT s.policy, count(*) FROM uses u JOIN steps s ON s.abandoned = 0 AND s.step = u.step "
+      "WHERE u.abandoned = 0 AND u.seq = ?1 GROUP BY s.policy",
+      [&](Statement& row) {
+        uses_of[row.Text(0)] = static_cast<uint32_t>(row.Int(1));
+        return Ok();
+      },
+      seq);
+}
+
 Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
   BodyCodec codec;
   return ForEachRow(
       db,
       "SELECT t.seq, t.uses, t.fate, b.body, v.body, coalesce(g.revision, 0), "
-      "t.task, t.grp, t.member, t.attempt, g.members, g.task FROM trajectories t "
+      "t.task, t.grp, t.member, t.attempt, g.members, g.task, g.report FROM trajectories t "
       "LEFT JOIN bodies b USING (seq) LEFT JOIN verdicts v USING (seq) "
       "LEFT JOIN groups g ON g.grp = t.grp "
       "WHERE t.purpose = 1 AND t.grp NOT IN (SELECT grp FROM groups WHERE dropped > 0) AND ("
@@ -90,6 +102,11 @@ Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
         stored.fate = row.Text(2);
         stored.revision = static_cast<uint32_t>(row.Int(5));
         TakeRow(row, codec, stored);
+        if (stored.uses > 0) TM_RETURN_IF_ERROR(LoadUses(db, row.Int(0), stored.uses_of));
+        // One that cannot be read says nothing of parts: they are accepted, as the columns say.
+        if (!row.IsNull(12) && !codec.Unpack(row.Bytes(12), stored.report).ok()) {
+          stored.report.Clear();
+        }
         state.trajectories.push_back(std::move(stored));
         return Ok();
       },

@@ -225,8 +225,22 @@ ALTER TABLE versions ADD COLUMN policy TEXT NOT NULL DEFAULT '';
 ALTER TABLE versions ADD COLUMN policy_step INTEGER;
 )sql";
 
+// What became of the repository of skills, in the order it was learned.
+constexpr const char* kVersion9 = R"sql(
+CREATE TABLE skill_lessons (
+  number         INTEGER PRIMARY KEY AUTOINCREMENT,
+  key            TEXT    NOT NULL UNIQUE,
+  grp            INTEGER NOT NULL,
+  scope          TEXT    NOT NULL,
+  at_ms          INTEGER NOT NULL,
+  body           BLOB    NOT NULL
+);
+CREATE INDEX skill_lessons_group ON skill_lessons (grp);
+)sql";
+
 constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3, kVersion4,
-                                       kVersion5, kVersion6, kVersion7, kVersion8};
+                                       kVersion5, kVersion6, kVersion7, kVersion8,
+                                       kVersion9};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");

@@ -26,11 +26,12 @@ Status Migrate(Database& db, std::span<const char* const> migrations);
 Status CheckSchema(Database& db, std::span<const char* const> migrations, int64_t oldest);
 
 // The first version with what is read of episodes, with the gateway's sessions, with memory,
-// with evaluations apart.
+// with evaluations apart, with skills.
 inline constexpr int64_t kEpisodesSchema = 1;
 inline constexpr int64_t kSessionsSchema = 3;
 inline constexpr int64_t kCasesSchema = 4;
 inline constexpr int64_t kEvaluationsSchema = 5;
+inline constexpr int64_t kSkillsSchema = 9;
 
 // For readers of a run that an older program wrote: makes what the migration would, for this
 // connection alone. Changes nothing in the file.

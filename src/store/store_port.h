@@ -16,6 +16,7 @@
 #include "core/mailbox.h"
 #include "core/status.h"
 #include "proto/session.pb.h"
+#include "proto/skills.pb.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -108,6 +109,12 @@ struct EraseCases {
   std::string task = {};
 };
 
+// What became of the repository of skills. Key: the lesson's. kExists: there is one of that key, and
+// the repository is as it was. StoreDone::version is its number.
+struct PutSkillLesson {
+  v1::SkillLesson lesson;
+};
+
 // Which version a run serves; replaces what was stored before.
 struct PutRelease {
   v1::ReleaseState state;
@@ -115,12 +122,12 @@ struct PutRelease {
 
 using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
                              ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal,
-                             PutCase, EraseCases, PutRelease>;
+                             PutCase, EraseCases, PutSkillLesson, PutRelease>;
 
 struct StoreDone {
   uint64_t tag = 0;
   Status status;
-  uint64_t version = 0;  // for ReserveVersion; for PutCase: the case's number
+  uint64_t version = 0;  // for ReserveVersion; for PutCase and PutSkillLesson: its number
 };
 
 // One client's view of the store: its own mailbox. Submissions of one client keep their order;

@@ -66,6 +66,7 @@ std::optional<v1::CaseRecord> MakeCase(const v1::Task& task, const v1::Trajector
   record.set_reward(verdict.reward());
   record.set_group_members(trajectory.group_members());
   *record.mutable_shown() = trajectory.shown_cases();
+  *record.mutable_shown_skills() = trajectory.shown_skills();
   record.set_at_ms(trajectory.finished_ms());
   AddNotes(trajectory, record);
   return record;

@@ -221,6 +221,18 @@ void ToolRunner::AskTool(Call& call, const CommandTool& tool) {
   call.result->set_text(CutText(call.result->text(), call.text_limit));
 }
 
+// The tool's own error is the agent's result, and so are arguments that the server refuses.
+void ToolRunner::AskServer(Call& call, McpServer& server) {
+  const std::string& text = call.request.arguments_json();
+  const auto checked = Arguments::Parse(text);
+  if (!checked.ok()) return Refuse(checked.status(), call.result);
+  const RpcJson arguments = text.empty() ? RpcJson::object() : RpcJson::parse(text);
+  const auto answer = server.Call(call.request.tool(), arguments);
+  if (!answer.ok()) return Refuse(answer.status(), call.result);
+  call.result->set_text(CutText(answer->text, call.text_limit));
+  call.result->set_outcome(answer->failed ? v1::OUTCOME_FAILED : v1::OUTCOME_OK);
+}
+
 void ToolRunner::RunCommand(Call& call, const CommandTool& tool) {
   if (tool.stays) return AskTool(call, tool);
   auto arguments = Arguments::Parse(call.request.arguments_json());

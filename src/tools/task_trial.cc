@@ -221,7 +221,8 @@ Result<std::vector<TaskTrial>> TryTasks(const std::vector<v1::Task>& tasks,
   solution.name = kSolutionTool;
   solution.command = {"/bin/sh", "-c", "{script}"};
   tools.commands.push_back(std::move(solution));
-  ToolRunner runner(pool, roots, kept, shells, &blobs, clock, std::move(tools));
+  McpServers servers(tools.mcp);
+  ToolRunner runner(pool, roots, kept, shells, servers, &blobs, clock, std::move(tools));
   std::vector<TaskTrial> trials(tasks.size());
   std::atomic<size_t> next{0};
   Mutex telling;

@@ -46,6 +46,38 @@ struct CommandConfig {
   TM_KEY(uint32_t, disk_mb, 0, {.doc = "0: inherit from [tools]"});
 };
 
+// A server of the Model Context Protocol: its tools are tools of the agent. A limit of 0: the one
+// of [tools].
+struct McpConfig {
+  TM_SECTION("");
+  TM_KEY(std::string, name, "", {.doc = "Name of the server, for people", .required = true});
+  TM_KEY(std::string, url, "",
+         {.doc = "Address of a server that runs elsewhere: http://HOST:PORT/PATH, or https"});
+  TM_KEY(std::string, key_file, "", {.doc = "File with the bearer token that url asks for"});
+  TM_KEY(std::vector<std::string>, command, {},
+         {.doc = "Command line of a server that talks by its standard input and output; it runs in "
+                 "a box without a network"});
+  TM_KEY(std::vector<std::string>, mounts, {},
+         {.doc = "command: files and folders of this machine that it may read and execute, FROM or "
+                 "FROM:TO"});
+  TM_KEY(std::vector<std::string>, environment, {},
+         {.doc = "command: variables of the program, NAME=value"});
+  TM_KEY(std::vector<std::string>, tools, {},
+         {.doc = "Which of the server's tools are offered; empty: all"});
+  TM_KEY(std::string, prefix, "", {.doc = "What stands before the names of its tools"});
+  TM_KEY(uint32_t, slots, 2,
+         {.doc = "Calls at once: connections, or programs in boxes", .min = 1, .max = 1024});
+  TM_KEY(milliseconds, start, milliseconds(30000),
+         {.doc = "How long it may take to start, and to list its tools", .min = 10, .max = 3.6e6});
+  TM_KEY(uint32_t, wall_ms, 0, {.doc = "Time of a call; 0: inherit from [tools]"});
+  TM_KEY(uint32_t, memory_mb, 0, {.doc = "command: 0: inherit from [tools]"});
+  TM_KEY(uint32_t, processes, 0, {.doc = "command: 0: inherit from [tools]"});
+  TM_KEY(uint32_t, disk_mb, 0, {.doc = "command: 0: inherit from [tools]"});
+  TM_KEY(std::string, listed, "",
+         {.doc = "The server's tools as its answer to tools/list names them, a JSON object; empty: "
+                 "it is asked at the start"});
+};
+
 struct ToolConfig {
   TM_SECTION("tools");
   TM_KEY(uint32_t, slots, 0,
@@ -80,6 +112,10 @@ struct ToolConfig {
                  "what a box gives; see verifiers.md"});
   TM_TABLES(CommandConfig, command,
             {.doc = "Custom tools, one [[tools.command]] table each; see tools.md", .max = 64});
+  TM_TABLES(McpConfig, mcp,
+            {.doc = "Servers of the Model Context Protocol whose tools agents have, one "
+                    "[[tools.mcp]] table each; see tools.md",
+             .max = 16});
 };
 
 }  // namespace tidemill

@@ -40,8 +40,9 @@ Result<std::unique_ptr<ToolExecutor>> ToolExecutor::Create(ToolExecutorOptions o
 void ToolExecutor::Start() {
   pool_ = std::make_unique<BoxPool>(*host_, options_.pool);
   roots_ = std::make_unique<RootPools>(*pool_, options_.boxes, options_.roots);
-  runner_ =
-      std::make_unique<ToolRunner>(*pool_, *roots_, kept_, shells_, blobs_, clock_, options_.tools);
+  servers_ = std::make_unique<McpServers>(options_.tools.mcp);
+  runner_ = std::make_unique<ToolRunner>(*pool_, *roots_, kept_, shells_, *servers_, blobs_, clock_,
+                                         options_.tools);
   completions_ =
       std::make_unique<Mailbox<ToolCompletion>>(2 * (options_.slots + options_.grade_slots));
   for (const ToolLane lane : {ToolLane::kAgent, ToolLane::kGrade}) {
@@ -60,10 +61,12 @@ ToolExecutor::~ToolExecutor() {
     for (auto& [tag, entry] : under_way_) entry.second->Cancel();
     for (Lane& lane : lanes_) lane.arrived.NotifyAll();
   }
+  if (servers_ != nullptr) servers_->Stop();
   for (std::thread& thread : threads_) thread.join();
   kept_.DropAll();
   shells_.DropAll();
   runner_.reset();
+  servers_.reset();
   roots_.reset();
   pool_.reset();
   host_.reset();

@@ -16,6 +16,7 @@
 #include "tools/box/box_host.h"
 #include "tools/box/box_pool.h"
 #include "tools/box/kept_boxes.h"
+#include "tools/mcp_servers.h"
 #include "tools/tool_options.h"
 #include "tools/tool_port.h"
 #include "tools/tool_runner.h"
@@ -90,6 +91,7 @@ class ToolExecutor final : public ToolPort {
   ShellBoxes shells_;
   std::unique_ptr<BoxPool> pool_;
   std::unique_ptr<RootPools> roots_;
+  std::unique_ptr<McpServers> servers_;
   std::unique_ptr<ToolRunner> runner_;
   std::unique_ptr<Mailbox<ToolCompletion>> completions_;
   std::deque<BusyMeter> busy_;  // one a slot

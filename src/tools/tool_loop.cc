@@ -177,11 +177,8 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
 
 // What a shell does depends on its history, and what a program outside does on anything.
 bool ToolLoop::Shares(const v1::ToolRequest& request) const {
-  const auto stays = [&](const CommandConfig& tool) {
-    return tool.stays && tool.name == request.tool();
-  };
   return options_.cache > 0 && request.tool() != "bash" &&
-         std::none_of(options_.command.begin(), options_.command.end(), stays);
+         !options_.asked_tools.contains(request.tool());
 }
 
 bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, const std::string& hash, Lease& lease) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -42,6 +43,7 @@ struct ToolLoopOptions : ToolConfig {
   Duration lease_period = std::chrono::seconds(10);  // how often leases are prolonged
   size_t remember_results = 1024;                    // finished requests, by id
   MessageLimits limits;
+  std::set<std::string> asked_tools;  // of programs that are asked: their answers are not shared
 };
 
 // Read from any thread.

@@ -10,6 +10,7 @@
 #include "proto/tidemill.pb.h"
 #include "tools/box/box.h"
 #include "tools/box/limits.h"
+#include "tools/mcp_servers.h"
 #include "tools/workspace.h"
 
 namespace tidemill {
@@ -51,6 +52,7 @@ struct ToolOptions {
   CollectLimits collect;
   WorkspaceLimits workspace;
   std::vector<CommandTool> commands;
+  std::vector<McpServerSpec> mcp{};
   std::string worker;  // ToolResult.worker
   // Runs the visible tests of a program without a box: one line of output for each case, exactly as
   // a box would give them. Nothing: a box is needed. May be empty; called by any slot.

@@ -89,10 +89,12 @@ void TakeReport(const RunReport& report, v1::ToolResult* result) {
 }
 
 ToolRunner::ToolRunner(BoxPool& pool, RootPools& roots, KeptBoxes& kept, ShellBoxes& shells,
-                       BlobStore* blobs, const Clock& clock, ToolOptions options)
+                       McpServers& servers, BlobStore* blobs, const Clock& clock,
+                       ToolOptions options)
     : roots_(roots),
       kept_(kept),
       shells_(shells),
+      servers_(servers),
       blobs_(blobs),
       clock_(clock),
       options_(std::move(options)),
@@ -159,6 +161,7 @@ void ToolRunner::Dispatch(Call& call) {
   for (const CommandTool& command : options_.commands) {
     if (command.name == tool) return RunCommand(call, command);
   }
+  if (McpServer* server = servers_.Of(tool); server != nullptr) return AskServer(call, *server);
   Refuse(Invalid(fmt::format("there is no tool \"{}\"", tool)), call.result);
 }
 

@@ -61,8 +61,8 @@ using BoxWork = std::function<bool(Box& box, v1::ToolResult* result)>;
 class ToolRunner {
  public:
   // Everything must outlive it. `blobs` may be null where no content travels by hash.
-  ToolRunner(BoxPool& pool, RootPools& roots, KeptBoxes& kept, ShellBoxes& shells, BlobStore* blobs,
-             const Clock& clock, ToolOptions options);
+  ToolRunner(BoxPool& pool, RootPools& roots, KeptBoxes& kept, ShellBoxes& shells,
+             McpServers& servers, BlobStore* blobs, const Clock& clock, ToolOptions options);
 
   // Never fails: what is wrong is in the result.
   v1::ToolResult Handle(const v1::ToolRequest& request, Cancellation& cancellation);
@@ -88,6 +88,7 @@ class ToolRunner {
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
   void AskTool(Call& call, const CommandTool& tool);
+  static void AskServer(Call& call, McpServer& server);
   void GradePythonAnswer(Call& call, bool reveal);
   // The inputs of a grading; `checked` says what is wrong with them, if anything.
   Result<GradeOptions> GradeWith(const Call& call, const Status& checked) const;
@@ -114,6 +115,7 @@ class ToolRunner {
   RootPools& roots_;
   KeptBoxes& kept_;
   ShellBoxes& shells_;
+  McpServers& servers_;
   BlobStore* blobs_;
   const Clock& clock_;
   const ToolOptions options_;

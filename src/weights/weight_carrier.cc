@@ -53,16 +53,28 @@ void WeightCarrier::Run() {
       LogWarn("could not publish weights",
               {{"way", way_}, {"version", weights->version}, {"why", status.message()}});
     }
+    if (status.ok()) LogArrival(*weights, sink_->figures(), took.count());
     lock.Lock();
     busy_ = false;
     if (status.ok()) {
       figures_ = {.versions = figures_.versions + 1,
                   .version = weights->version,
                   .put = sink_->figures(),
-                  .seconds = took.count()};
+                  .seconds = took.count(),
+                  .bytes_total = figures_.bytes_total + sink_->figures().bytes};
     }
     changed_.NotifyAll();
   }
+}
+
+void WeightCarrier::LogArrival(const TravellingWeights& weights, const PutFigures& put,
+                               double seconds) const {
+  LogInfo("published weights", {{"way", way_},
+                                {"version", weights.version},
+                                {"bytes", put.bytes},
+                                {"whole", put.whole},
+                                {"density", put.density},
+                                {"seconds", seconds}});
 }
 
 Status WeightCarrier::Deliver(const TravellingWeights& weights) {

@@ -26,10 +26,11 @@ struct TravellingWeights {
 };
 
 struct CarrierFigures {
-  uint64_t versions = 0;  // that arrived
-  uint64_t version = 0;   // the newest of them
-  PutFigures put{};       // of that one
-  double seconds = 0;     // it took
+  uint64_t versions = 0;     // that arrived
+  uint64_t version = 0;      // the newest of them
+  PutFigures put{};          // of that one
+  double seconds = 0;        // it took
+  uint64_t bytes_total = 0;  // of all versions
 };
 
 // Thread-safe.
@@ -51,6 +52,7 @@ class WeightCarrier {
  private:
   void Run();
   Status Deliver(const TravellingWeights& weights);
+  void LogArrival(const TravellingWeights& weights, const PutFigures& put, double seconds) const;
 
   const std::string way_;
   const Open open_;

@@ -1,5 +1,6 @@
 #include "weights/weight_publisher.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,14 @@ Status WeightPublisher::Publish(PublishedWeights weights) {
   }
   if (no_shm_) AddCarrier(WeightsWay::kFiles);
   if (shm_ != nullptr) {
+    const auto began = std::chrono::steady_clock::now();
     TM_RETURN_IF_ERROR(shm_->Put(weights.version, weights.step, parts));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    shm_figures_ = {.versions = shm_figures_.versions + 1,
+                    .version = weights.version,
+                    .put = {.bytes = parts.bytes(), .whole = parts.bytes()},
+                    .seconds = took.count(),
+                    .bytes_total = shm_figures_.bytes_total + parts.bytes()};
   }
   newest_ = std::move(weights);
   for (const auto& [way, carrier] : carriers_) carrier->Carry(packed);
@@ -89,6 +97,7 @@ void WeightPublisher::Flush() {
 std::map<WeightsWay, CarrierFigures> WeightPublisher::figures() const {
   std::map<WeightsWay, CarrierFigures> all;
   MutexLock lock(mutex_);
+  if (shm_figures_.versions > 0) all[WeightsWay::kShm] = shm_figures_;
   for (const auto& [way, carrier] : carriers_) all[way] = carrier->figures();
   return all;
 }

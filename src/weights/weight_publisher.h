@@ -37,7 +37,7 @@ class WeightPublisher final : public WeightChannel {
   void Want(WeightsWay way);
   // Waits until nothing is on its way. Not for loops.
   void Flush();
-  // Of the ways that somebody asked for.
+  // Of shared memory, and of the ways that somebody asked for.
   std::map<WeightsWay, CarrierFigures> figures() const;
 
   // Where the shared memory is; empty before the first version, and where there is none.
@@ -54,6 +54,7 @@ class WeightPublisher final : public WeightChannel {
   PublishedWeights newest_ TM_GUARDED_BY(mutex_);
   std::unique_ptr<ShmWeightSink> shm_ TM_GUARDED_BY(mutex_);
   bool no_shm_ TM_GUARDED_BY(mutex_) = false;  // there is no memory to share
+  CarrierFigures shm_figures_ TM_GUARDED_BY(mutex_);
   std::map<WeightsWay, std::unique_ptr<WeightCarrier>> carriers_ TM_GUARDED_BY(mutex_);
 };
 

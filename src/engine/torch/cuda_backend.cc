@@ -280,6 +280,11 @@ Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weigh
     return Invalid("experts are computed on a CPU only so far; this model has " +
                    std::to_string(weights.config().experts.count) + " a layer");
   }
+  if (options.adapters != 0) {
+    return Invalid(
+        "an engine on a GPU draws from one policy; adapters of others beside it are for a CPU so "
+        "far");
+  }
   if (options.versions != 1) {
     return Invalid(
         "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +

@@ -99,7 +99,7 @@ TEST_P(EngineControls, APromptsLogProbabilitiesAreThoseOfDraws) {
 TEST_P(EngineControls, APromptsStateIsTheSumOfItsHiddenStates) {
   for (const size_t length : {size_t{1}, size_t{2}, size_t{40}}) {
     std::vector<TokenId> prompt;
-    for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(3 + 5 * i % 50));
+    for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(3 + 5 * i % 30));
     TurnParams turn{.max_new_tokens = 1};
     turn.prompt_state = true;
     const TurnOutput output = Turn(prompt, turn);

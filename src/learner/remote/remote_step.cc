@@ -241,6 +241,7 @@ Result<std::map<std::string, double>> RemoteStep::Train(const v1::Batch& batch,
   FlattenOptions flatten;
   flatten.lag_of = [&](uint64_t version) { return progress.versions.Lag(version, batch.step()); };
   flatten.vocabulary = options_.vocabulary;
+  flatten.supports = false;
   TM_ASSIGN_OR_RETURN(const StepBatch step,
                       PrepareStep(batch, options_.objective.advantage, options_.credit, flatten,
                                   options_.objective.distill));

@@ -98,7 +98,8 @@ Status WriteTensors(const std::vector<GgufTensorPlan>& plans, const std::string&
   std::map<std::string, const GgufTensorPlan*> by_name;
   for (const GgufTensorPlan& plan : plans) {
     TensorView view{.name = plan.name, .dtype = options.dtype, .shape = plan.shape};
-    view.bytes = static_cast<size_t>(plan.source->elements()) * DtypeSize(options.dtype);
+    view.bytes =
+        static_cast<size_t>(plan.source->elements() / plan.parts) * DtypeSize(options.dtype);
     views.push_back(std::move(view));
     by_name.emplace(plan.name, &plan);
   }

@@ -5,6 +5,7 @@
 #include "reward/proof_port.h"
 #include "reward/scorer_check.h"
 #include "run/torch/store_host.h"
+#include "tools/mcp_offer.h"
 
 namespace tidemill {
 
@@ -41,6 +42,8 @@ Status GradingHost::OpenTools(BlobStore* blobs) {
   options.tools = ToolOptionsFrom(config);
   if (config.tools.interpret) options.tools.interpret = InterpretCalls;
   KeepTools(options.tools);
+  TM_ASSIGN_OR_RETURN(options.tools.mcp, McpServersFrom(config.tools));
+  options.boxes.own_user = config.tools.own_user;
   options.tools.worker = process_.alone() ? "" : process_.start.worker;
   options.shells = config.tools.shells;
   options.roots = config.tools.roots;

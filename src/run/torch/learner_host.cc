@@ -4,7 +4,9 @@
 
 #include "core/log.h"
 #include "memory/torch/prompt_encoder.h"
+#include "model/model_config.h"
 #include "model/torch/device.h"
+#include "run/check_backends.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/store_host.h"
 #include "teacher/http_teacher.h"
@@ -45,6 +47,7 @@ Status CheckKeys(const PromptEncoder& encoder, const Tokenizer& tokenizer,
 Status LearnerHost::Open(StoreHost* store) {
   TM_RETURN_IF_ERROR(OpenTeacher(*store));
   TM_RETURN_IF_ERROR(OpenKeys(*store));
+  TM_RETURN_IF_ERROR(OpenCurator());
   TM_RETURN_IF_ERROR(OpenTrainers(*store));
   // Engine and trainer have what they need of them.
   store->ForgetWeights();
@@ -118,6 +121,29 @@ Status LearnerHost::OpenKeys(StoreHost& store) {
   return Ok();
 }
 
+Status LearnerHost::OpenCurator() {
+  const SkillsConfig& keys = process_.config.skills;
+  if (keys.curator.empty() || !process_.request.train) return Ok();
+  JudgeConfig model;
+  model.name = kCurator;
+  model.endpoint = keys.curator;
+  model.model = keys.curator_model;
+  model.key_file = keys.curator_key_file;
+  model.key_env = keys.curator_key_env;
+  model.ca_file = keys.curator_ca_file;
+  model.temperature = keys.curator_temperature;
+  model.max_tokens = keys.curator_tokens;
+  model.timeout = keys.curator_timeout;
+  std::vector<JudgeConfig> models = {model};
+  TM_RETURN_IF_ERROR(
+      curator_models_.Serve(models, process_.config.model.device).WithContext("skills.curator"));
+  auto port = HttpJudgePort::Make(models);
+  if (!port.ok()) return port.status().WithContext("skills.curator");
+  curator_ = std::move(*port);
+  process_.ports.curator = curator_.get();
+  return Ok();
+}
+
 Status LearnerHost::OpenTrainers(StoreHost& store) {
   if (process_.config.memory.only) {
     frozen_weights_ = store.weights();
@@ -127,6 +153,8 @@ Status LearnerHost::OpenTrainers(StoreHost& store) {
     process_.ports.trainers[PolicyId::kMain] = frozen_.get();
     return Ok();
   }
+  TM_ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(process_.config.model.path));
+  TM_RETURN_IF_ERROR(CheckReplayedExperts(process_.config, model));
   for (const StoreHost::Hosted& one : store.policies()) {
     if (!one.policy.trained) continue;
     const TrainerStart start{.weights = one.weights,

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "judge/http_judge_port.h"
 #include "learner/frozen_trainer.h"
 #include "learner/torch/trainer_thread.h"
 #include "memory/torch/model_keys.h"
 #include "run/process.h"
 #include "run/torch/fsdp_trainer.h"
+#include "run/torch/judge_models.h"
 #include "teacher/torch/model_teacher.h"
 
 namespace tidemill {
@@ -31,6 +33,7 @@ class LearnerHost final : public Host {
   Status OpenTeacherEndpoint();
   Result<TeacherWeights> TeacherWeightsFrom(StoreHost& store);
   Status OpenKeys(StoreHost& store);
+  Status OpenCurator();
   Status OpenTrainers(StoreHost& store);
   Status OpenFsdp(StoreHost& store, const TrainerStart& start);
 
@@ -38,6 +41,8 @@ class LearnerHost final : public Host {
   std::unique_ptr<TeacherPort> teacher_;                  // where the objective distils
   const BusyMeter* teacher_busy_ = nullptr;               // of one in this process
   std::unique_ptr<ModelKeys> keys_;                       // where memory goes by hidden states
+  JudgeModels curator_models_;                            // of a curator in this process
+  std::unique_ptr<HttpJudgePort> curator_;                // of skills, where there is one
   std::vector<std::unique_ptr<TrainerThread>> trainers_;  // one for each policy that is trained
   std::unique_ptr<RemoteTrainer> fsdp_;                   // with learner.backend = fsdp2 instead
   // With memory.only instead: weights that nobody changes.

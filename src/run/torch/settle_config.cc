@@ -6,6 +6,7 @@
 #include "model/torch/device.h"
 #include "run/plan_run.h"
 #include "run/torch/make_trainer.h"
+#include "tools/mcp_offer.h"
 
 namespace tidemill {
 namespace {
@@ -17,7 +18,11 @@ constexpr uint32_t kLivePort = 8000;
 Result<RunConfig> SettleConfig(RunConfig config, const RunRequest& request,
                                std::vector<std::string>& warnings) {
   if (config.live.on && config.gateway.port == 0) config.gateway.port = kLivePort;
-  if (!request.roles.learner && !request.roles.rollout) return config;
+  const Roles& here = request.roles;
+  if (here.learner || here.rollout || here.tools) {
+    TM_RETURN_IF_ERROR(ListMcpTools(config.tools));
+  }
+  if (!here.learner && !here.rollout) return config;
   const bool trains = request.roles.learner && request.train && !config.memory.only;
   // What others compute needs no GPU of this process, which then only holds files of weights.
   if (!config.engine.own() && !(trains && config.learner.own())) config.model.device = "cpu";

@@ -1,5 +1,5 @@
-// What a config leaves to the machine, decided before anything is opened: the device, and what a
-// learner needs to fit. A run's saved config says what was asked for, so that it can go on
+// What a config leaves to the machine, decided before anything is opened: the device, what a learner
+// needs to fit, and the tools of MCP servers. A run's saved config says what was asked for, so that it can go on
 // elsewhere.
 #pragma once
 

@@ -4,9 +4,12 @@
 
 #include "bus/broker.h"
 #include "core/secret.h"
+#include "observe/weights_figures.h"
 #include "run/recorded_budgets.h"
+#include "run/teams.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/newest_checkpoint.h"
+#include "skills/skill_import.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
 #include "weights/shared_folder.h"
@@ -14,6 +17,25 @@
 #include "weights/weight_publisher.h"
 
 namespace tidemill {
+namespace {
+
+std::vector<WayFigures> WaysOf(const WeightPublisher* publisher) {
+  std::vector<WayFigures> ways;
+  if (publisher == nullptr) return ways;
+  for (const auto& [way, figures] : publisher->figures()) {
+    ways.push_back({.way = std::string(WayName(way)),
+                    .versions = static_cast<double>(figures.versions),
+                    .version = static_cast<double>(figures.version),
+                    .bytes = static_cast<double>(figures.put.bytes),
+                    .whole = static_cast<double>(figures.put.whole),
+                    .density = figures.put.density,
+                    .seconds = figures.seconds,
+                    .bytes_total = static_cast<double>(figures.bytes_total)});
+  }
+  return ways;
+}
+
+}  // namespace
 
 Status StoreHost::Open() {
   TM_RETURN_IF_ERROR(ReadTasks());
@@ -81,11 +103,39 @@ Status StoreHost::OpenStore() {
     ports.cases = &cases_;
     ports.shelf = shelf_.get();
   }
+  if (config.skills.on && process_.request.train) TM_RETURN_IF_ERROR(OpenSkills(*db));
   store_ = std::make_unique<StoreThread>(std::move(db), process_.clock);
   ports.dispatcher_store = &NewClient();
   ports.replay_store = &NewClient();
   ports.learner_store = &NewClient();
   if (shelf_ != nullptr) ports.memory_store = &NewClient();
+  if (skills_) ports.skill_store = &NewClient();
+  return Ok();
+}
+
+// A new run begins with the skills of skills.from, all of them or it does not begin.
+Status StoreHost::OpenSkills(RunDb& db) {
+  const SkillsConfig& keys = process_.config.skills;
+  TM_ASSIGN_OR_RETURN(skills_, db.LoadSkills());
+  if (!keys.from.empty() && skills_->lessons.empty()) {
+    auto read = ReadSkillFolder(keys.from);
+    if (!read.ok()) return read.status().WithContext("skills.from");
+    TM_ASSIGN_OR_RETURN(const SkillGuard guard, SkillGuard::Make(process_.config.live.redact));
+    v1::SkillLesson lesson = ImportSkills(
+        "", *read, {}, {.skills = keys.capacity, .body_bytes = keys.body_bytes}, guard);
+    if (!lesson.refused().empty()) {
+      const v1::SkillRefusal& refused = lesson.refused(0);
+      return Invalid("skills.from: " + refused.name() + ": " + refused.reason());
+    }
+    lesson.set_key("from");
+    lesson.set_at_ms(process_.clock.WallMs());
+    TM_RETURN_IF_ERROR(db.ApplyOne(PutSkillLesson{lesson}));
+    TM_ASSIGN_OR_RETURN(skills_, db.LoadSkills());
+  }
+  skill_folder_ =
+      std::make_unique<SkillFolderThread>(SkillsFolder(process_.request.directory->path()));
+  process_.ports.skills = &*skills_;
+  process_.ports.skill_folder = skill_folder_.get();
   return Ok();
 }
 
@@ -105,7 +155,7 @@ Status StoreHost::ReadResumed(RunDb& db) {
                         RecordedBudgets(directory.db_path(), start.step, one.policy.name));
   }
   TM_RETURN_IF_ERROR(db.ResumeFrom(start.step));
-  TM_ASSIGN_OR_RETURN(start.resumed, db.LoadForResume(process_.config.replay.max_uses));
+  TM_ASSIGN_OR_RETURN(start.resumed, db.LoadForResume(UsesOfAll(process_.config)));
   for (Hosted& one : policies_) {
     const auto own = start.resumed.policy_steps.find(one.policy.name);
     if (own != start.resumed.policy_steps.end()) one.start.step = own->second;
@@ -206,6 +256,14 @@ Status StoreHost::OpenChannel() {
   process_.publisher = made.get();
   channel_ = std::move(made);
   return channel_->Publish({process_.start.version, process_.start.step, weights_});
+}
+
+std::map<std::string, double> StoreHost::Levels() const {
+  return NumbersOf(WaysOf(process_.publisher));
+}
+
+void StoreHost::Sink(MetricSink& sink) const {
+  SinkWays(WaysOf(process_.publisher), sink);
 }
 
 Status StoreHost::CheckPrompts() const {

@@ -13,6 +13,7 @@
 #include "model/torch/model.h"
 #include "run/policies.h"
 #include "run/process.h"
+#include "skills/skill_folder.h"
 #include "store/store_thread.h"
 #include "weights/weight_channel.h"
 
@@ -55,6 +56,8 @@ class StoreHost final : public Host {
   std::vector<PortUse> Usage(Time now) const override {
     return {{"store", store_->busy().Busy(now), 1}};
   }
+  std::map<std::string, double> Levels() const override;
+  void Sink(MetricSink& sink) const override;
 
  private:
   Status ReadTasks();
@@ -64,6 +67,7 @@ class StoreHost final : public Host {
   Status ReadStart();
   Status ReadPolicies();
   Status NumberVersions(RunDb& db);
+  Status OpenSkills(RunDb& db);
   Status OpenChannel();
 
   Process& process_;
@@ -74,6 +78,8 @@ class StoreHost final : public Host {
   std::vector<Hosted> policies_;
   CasesState cases_;  // of memory, as earlier processes left it
   std::unique_ptr<CaseShelf> shelf_;
+  std::optional<SkillsState> skills_;  // as earlier processes left them; with skills.on
+  std::unique_ptr<SkillFolderThread> skill_folder_;
   std::optional<LiveRun::Earlier> earlier_sessions_;
   v1::ReleaseState earlier_release_;
   std::unique_ptr<StoreThread> store_;
