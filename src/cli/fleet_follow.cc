@@ -71,7 +71,7 @@ class Follower {
   FleetBackend& backend_;
   const FleetFile& fleet_;
   const bool terminal_;
-  FleetLook view_;
+  LaunchScreen view_;
   FleetChanges changes_;
   FleetLogs logs_;
   std::vector<std::string> new_logs_;

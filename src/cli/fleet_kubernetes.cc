@@ -34,8 +34,8 @@ class Pods final : public FleetBackend {
 
   Status Start() override {
     TM_ASSIGN_OR_RETURN(const std::string config, Config());
-    TM_ASSIGN_OR_RETURN(const FleetState earlier, Look());
-    if (!earlier.over) {
+    TM_ASSIGN_OR_RETURN(const ClusterState earlier, Look());
+    if (!earlier.fleet.over) {
       return Exists(fleet_.run +
                     ": a fleet of this run is on the cluster; see it with tidemill launch attach, "
                     "end it with tidemill launch down");
@@ -57,14 +57,15 @@ class Pods final : public FleetBackend {
   }
 
   Result<std::vector<FleetState>> States() override {
-    TM_ASSIGN_OR_RETURN(FleetState state, Look());
+    TM_ASSIGN_OR_RETURN(ClusterState cluster, Look());
+    FleetState& state = cluster.fleet;
     const bool ended = access(EndedFile().c_str(), F_OK) == 0;
-    if (state.phase == "stopping" && !ended) state.failure = kDeleted;
-    if (state.over && state.processes.empty() && state.failure.empty() && !ended) {
+    if (!cluster.job && !ended && state.failure.empty()) {
       if (access(ManifestFile().c_str(), F_OK) != 0) {
         return NotFound(fleet_.RunFolder() + ": no fleet was started here");
       }
-      state.failure = kDeleted;
+      state.failure = "its objects were deleted before the run was done";
+      state.over = true;
     }
     return std::vector<FleetState>{state};
   }
@@ -103,7 +104,6 @@ class Pods final : public FleetBackend {
 
  private:
   static constexpr char kNotShown[] = "not-shown";
-  static constexpr char kDeleted[] = "its objects were deleted before the run was done";
 
   std::string ManifestFile() const { return fleet_.RunFolder() + "/manifests.yaml"; }
   std::string SecretFile() const { return fleet_.RunFolder() + "/secret.yaml"; }
@@ -128,7 +128,7 @@ class Pods final : public FleetBackend {
     return RunForOutput(Kubectl(words)).status();
   }
   Result<std::string> Config() const { return ReadFileBounded(fleet_.config, kConfigBytes); }
-  Result<FleetState> Look() const {
+  Result<ClusterState> Look() const {
     TM_ASSIGN_OR_RETURN(const std::string text, RunForOutput(Kubectl(PodWords(fleet_))));
     return ReadPods(fleet_, text);
   }

@@ -29,7 +29,7 @@ std::string WorkerWords(const WorkerHealth& worker) {
 
 }  // namespace
 
-std::string FleetTable(const FleetLook& view) {
+std::string FleetTable(const LaunchScreen& view) {
   std::string text;
   for (const FleetState& state : view.states) {
     text += fmt::format("{:<14} {:<20} {}\n", state.run, state.host, PhaseWords(state));
@@ -50,7 +50,7 @@ std::string FleetTable(const FleetLook& view) {
   return text;
 }
 
-std::string FleetChanges::Since(const FleetLook& view) {
+std::string FleetChanges::Since(const LaunchScreen& view) {
   std::string text;
   const auto show = [&](const std::string& name, const std::string& words) {
     std::string& before = shown_[name];

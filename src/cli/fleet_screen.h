@@ -12,7 +12,7 @@
 namespace tidemill {
 
 // What is known of a fleet at one moment.
-struct FleetLook {
+struct LaunchScreen {
   std::vector<FleetState> states;
   std::vector<RoleHealth> roles;       // of the roster
   std::vector<WorkerHealth> workers;   // the roster
@@ -21,12 +21,12 @@ struct FleetLook {
 };
 
 // All of it: a line for each machine, process and role, and each worker that is silent.
-std::string FleetTable(const FleetLook& look);
+std::string FleetTable(const LaunchScreen& look);
 
 // What changed since the last call, a line each. Belongs to one thread.
 class FleetChanges {
  public:
-  std::string Since(const FleetLook& look);
+  std::string Since(const LaunchScreen& look);
 
  private:
   std::map<std::string, std::string> shown_;  // by machine and process

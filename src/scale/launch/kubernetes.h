@@ -40,9 +40,14 @@ std::string LearnerJob(const FleetFile& fleet);
 // The words behind kubectl that ask how jobs and pods stand, a line each.
 std::vector<std::string> PodWords(const FleetFile& fleet);
 
-// The answer. `over` where the learner's Job is complete or failed, or where nothing is left;
-// `failure` where it failed, or where every pod of a role exited with wrong words or a wrong
-// config. kCorrupt: a line is none of ours.
-Result<FleetState> ReadPods(const FleetFile& fleet, const std::string& text);
+struct ClusterState {
+  FleetState fleet;
+  bool job = false;  // the learner's is there
+};
+
+// The answer. The fleet is over where the learner's Job is complete or failed, or where nothing is
+// left; it failed where the Job did, or where every pod of a role exited with wrong words or a
+// wrong config. kCorrupt: a line is none of ours.
+Result<ClusterState> ReadPods(const FleetFile& fleet, const std::string& text);
 
 }  // namespace tidemill

@@ -90,10 +90,11 @@ std::vector<std::string> PodWords(const FleetFile& fleet) {
           "{.status.conditions[?(@.type==\"Failed\")].message}{\"\\n\"}{end}"};
 }
 
-Result<FleetState> ReadPods(const FleetFile& fleet, const std::string& text) {
-  FleetState state;
+Result<ClusterState> ReadPods(const FleetFile& fleet, const std::string& text) {
+  ClusterState cluster;
+  FleetState& state = cluster.fleet;
   state.run = fleet.run;
-  bool job = false, done = false, failed = false;
+  bool done = false, failed = false;
   std::map<std::string, std::pair<size_t, size_t>> wrong;  // of a role: those that are, and all
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -103,7 +104,7 @@ Result<FleetState> ReadPods(const FleetFile& fleet, const std::string& text) {
       return Corrupt("kubectl: unexpected line \"" + line + "\"");
     }
     if (fields[kKind] == "Job") {
-      job = true;
+      cluster.job = true;
       done = Has(fields[kConditions], "Complete");
       failed = Has(fields[kConditions], "Failed");
       if (failed) state.failure = "the learner's job failed: " + fields[kMessage];
@@ -118,10 +119,10 @@ Result<FleetState> ReadPods(const FleetFile& fleet, const std::string& text) {
     if (role == "learner" || done || failed || counts.first < counts.second) continue;
     state.failure = "every " + role + " worker exited with status 2";
   }
-  state.over = done || !state.failure.empty() || (!job && state.processes.empty());
+  state.over = done || !state.failure.empty() || (!cluster.job && state.processes.empty());
   state.kept = !state.over;
-  state.phase = state.over ? "over" : job ? "running" : "stopping";
-  return state;
+  state.phase = state.over ? "over" : cluster.job ? "running" : "stopping";
+  return cluster;
 }
 
 }  // namespace tidemill

@@ -250,23 +250,24 @@ TEST(Kubernetes, AnswersOfKubectlAreReadAndAnythingElseIsCorrupt) {
                                 "Pod|demo-rollout-a|rollout|Running|n1|1||137||Ready|\n"
                                 "Pod|demo-tools-a|tools|Pending||0|ErrImagePull||||\n");
   ASSERT_TRUE(running.ok()) << running.status().ToString();
-  EXPECT_TRUE(running->kept);
-  EXPECT_EQ(running->processes[0].starts, 2u);
-  EXPECT_TRUE(running->processes[0].died);
-  EXPECT_EQ(running->processes[1].state, "pending (ErrImagePull)");
+  EXPECT_TRUE(running->fleet.kept);
+  EXPECT_EQ(running->fleet.processes[0].starts, 2u);
+  EXPECT_TRUE(running->fleet.processes[0].died);
+  EXPECT_EQ(running->fleet.processes[1].state, "pending (ErrImagePull)");
   const auto done = ReadPods(fleet, "Job|demo-learner||||||||SuccessCriteriaMet Complete|\n");
-  EXPECT_TRUE(done->over);
-  EXPECT_EQ(done->failure, "");
+  EXPECT_TRUE(done->fleet.over);
+  EXPECT_TRUE(done->job);
+  EXPECT_EQ(done->fleet.failure, "");
   const auto failed = ReadPods(fleet,
                                "Job|demo-learner||||||||FailureTarget Failed|Container a|b failed\n"
                                "Pod|demo-learner-x|learner|Failed|n1|0|||2||\n");
-  EXPECT_TRUE(failed->over);
-  EXPECT_EQ(failed->failure, "the learner's job failed: Container a|b failed");
+  EXPECT_TRUE(failed->fleet.over);
+  EXPECT_EQ(failed->fleet.failure, "the learner's job failed: Container a|b failed");
   const auto wrong = ReadPods(fleet,
                               "Job|demo-learner|||||||||\n"
                               "Pod|demo-tools-a|tools|Running|n1|3|CrashLoopBackOff|2|||\n");
-  EXPECT_EQ(wrong->failure, "every tools worker exited with status 2");
-  EXPECT_TRUE(ReadPods(fleet, "")->over);
+  EXPECT_EQ(wrong->fleet.failure, "every tools worker exited with status 2");
+  EXPECT_TRUE(ReadPods(fleet, "")->fleet.over);
   EXPECT_EQ(ReadPods(fleet, "Error from server\n").status().code(), Code::kCorrupt);
 }
 

@@ -95,7 +95,7 @@ std::string RedisLines(const FleetFile& fleet) {
   return "redis=\naddress=" + address +
          "\npassword=$(cat \"$folder/redis.password\") || give_up \"$me: the password of Redis "
          "cannot be read\"\n" +
-         "mkdir -p \"$folder/redis\"\n" + "printf 'bind 127.0.0.1 %s\\nport " + port +
+         "mkdir -p \"$folder/redis\"\n" + "printf 'bind %s\\nport " + port +
          "\\nrequirepass %s\\ndir \"%s\"\\nappendonly yes\\nsave \"\"\\nmaxmemory-policy "
          "noeviction\\nproto-max-bulk-len 134217728\\n' \\\n"
          "  \"$address\" \"$password\" \"$folder/redis\" >\"$folder/redis.conf\"\n" +

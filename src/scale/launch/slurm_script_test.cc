@@ -83,10 +83,14 @@ TEST_F(SlurmScriptTest, ARedisThatCannotBeStartedEndsTheFleetInTheEnd) {
 }
 
 TEST_F(SlurmScriptTest, ALearnerThatIsDoneLeavesAMarkAndCancelsNobody) {
+  fleet_.redis_address = "127.0.0.1";
   EXPECT_EQ(Run(0, "test \"$TIDEMILL_BUS\" = \"$(cat " + BusFile(fleet_) + ")\" || exit 2"), 0);
   EXPECT_TRUE(fs::exists(DoneFile(fleet_)));
   EXPECT_FALSE(fs::exists(FailedFile(fleet_)));
   EXPECT_EQ(Cancelled(), "");
+  // An address that is bound twice is refused by Redis.
+  EXPECT_THAT(TextOf(fleet_.RunFolder() + "/redis.conf"),
+              testing::StartsWith("bind 127.0.0.1\nport 6390\nrequirepass secret\n"));
 }
 
 }  // namespace
