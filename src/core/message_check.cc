@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <stdexcept>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -240,8 +242,9 @@ Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& li
     return Invalid("prompt_ids: must not be empty");
   }
   auto tokens = static_cast<uint64_t>(trajectory.prompt_ids_size());  // of the longest branch
-  uint64_t now = tokens;
+  std::map<std::string_view, uint64_t> roles;                         // each goes on in its own
   for (const v1::Turn& turn : trajectory.turns()) {
+    uint64_t& now = roles.try_emplace(turn.role(), trajectory.prompt_ids_size()).first->second;
     if (turn.prompt_ids_size() > 0) now = static_cast<uint64_t>(turn.prompt_ids_size());
     now +=
         static_cast<uint64_t>(turn.ids_size()) + static_cast<uint64_t>(turn.observation_ids_size());

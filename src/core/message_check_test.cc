@@ -97,6 +97,27 @@ TEST(CheckMessage, NamesTheFieldWhereverItLies) {
   EXPECT_EQ(why(), "GroupLease.task: is missing");
 }
 
+TEST(CheckMessage, TokensAreCountedInTheConversationOfTheirRole) {
+  v1::Trajectory trajectory;
+  v1::TrajectoryId& id = *trajectory.mutable_id();
+  id.set_task("t"), id.set_group(1), id.set_attempt(1);
+  trajectory.set_purpose(v1::PURPOSE_TRAIN);
+  trajectory.set_group_members(1);
+  trajectory.set_end(v1::EPISODE_END_SUBMITTED);
+  trajectory.mutable_sampling()->set_temperature(1);
+  trajectory.add_prompt_ids(1);
+  for (const char* role : {"code", "look", "code"}) {
+    v1::Turn& turn = *trajectory.add_turns();
+    turn.set_role(role);
+    turn.add_ids(1), turn.add_logprobs(-1);
+    v1::VersionRun& run = *turn.add_versions();
+    run.set_version(1), run.set_tokens(1);
+  }
+  for (const uint32_t id_of : {1, 2, 3, 4}) trajectory.mutable_turns(1)->add_prompt_ids(id_of);
+  EXPECT_EQ(CheckMessage(trajectory, {.tokens = 5}).message(), "") << "4 and 1, or 1 and 2";
+  EXPECT_NE(CheckMessage(trajectory, {.tokens = 4}).message(), "");
+}
+
 TEST(CheckMessage, AHeartbeatsNumbersMustBeNumbers) {
   v1::Heartbeat beat, read;
   beat.set_worker("w");

@@ -24,6 +24,9 @@ constexpr uint64_t kFirstVersion = 1;
 RunConfig Planned(const RunConfig& asked, const ServiceTimes& times) {
   RunConfig config = asked;
   config.policies.clear();
+  config.team = TeamConfig();
+  config.roles.clear();
+  config.skills = SkillsConfig();
   config.agent = AgentConfig();
   config.environments.clear();
   config.live = LiveConfig();
@@ -42,6 +45,7 @@ RunConfig Planned(const RunConfig& asked, const ServiceTimes& times) {
   config.eval.every_steps = 0;
   config.eval.before = config.eval.after = false;
   config.tools.command.clear();
+  config.tools.mcp.clear();
   config.tools.cache = 0;  // what a cache saves is in the recorded times
   config.run.steps = 1'000'000'000;
   for (const TaskScripts& scripts : times.tasks) {
@@ -405,6 +409,8 @@ std::vector<std::string> NotPlanned(const RunConfig& config) {
     if (there) out.push_back(what);
   };
   add(!config.policies.empty(), "policies: the default policy alone is planned");
+  add(config.team.used(), "teams: episodes have one agent");
+  add(config.skills.on, "skills");
   add(config.agent.used(), "agents that are programs");
   add(!config.environments.empty(), "environments");
   add(config.live.on, "sessions (live.on)");

@@ -30,6 +30,10 @@ class ScriptedTalk final : public EpisodeTalk {
     return NextPrompt{.ids = {static_cast<TokenId>(table_.At(place_).turn->observed)}};
   }
 
+  Result<NextPrompt> Hear(const std::string&) override {
+    return Invalid("planned episodes have one agent");
+  }
+
  private:
   const ScriptTable& table_;
   const TokenId task_;

@@ -1,6 +1,7 @@
 #include "replay/staleness.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 namespace tidemill {
@@ -75,7 +76,12 @@ Status CheckRoles(const v1::Trajectory& trajectory, const PolicyNames& names,
     return Invalid("turns of the policies " + names.Shown(policies[0]) + " and " +
                    names.Shown(policies[1]) + " in one trajectory");
   }
+  std::set<std::string> begun;
   for (const v1::Turn& turn : trajectory.turns()) {
+    const bool goes_on = !begun.empty() && turn.prompt_ids().empty();
+    if (begun.insert(turn.role()).second && goes_on) {
+      return Invalid("the first turn of the role \"" + turn.role() + "\" goes on from another's");
+    }
     TM_ASSIGN_OR_RETURN(const PolicyId drew, names.Find(turn.policy()));
     const auto role = roles.find(turn.role());
     if (role == roles.end()) return Invalid("the team has no role \"" + turn.role() + "\"");

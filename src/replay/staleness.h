@@ -34,8 +34,9 @@ Result<std::vector<PolicyId>> PoliciesOfTurns(const v1::Trajectory& trajectory,
 // never published.
 Status CheckVersions(const v1::Trajectory& trajectory, const PolicyNames& names,
                      const PolicyVersions& versions);
-// kInvalid: a turn of a role that the team has not, or that another policy drew than the role's.
-// Without a team (no roles): turns of two policies, or of a role.
+// kInvalid: a turn of a role that the team has not, that another policy drew than the role's, or
+// that begins a role in another's conversation. Without a team (no roles): turns of two policies,
+// or of a role.
 Status CheckRoles(const v1::Trajectory& trajectory, const PolicyNames& names,
                   const std::map<std::string, PolicyId>& roles);
 

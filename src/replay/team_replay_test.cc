@@ -135,6 +135,10 @@ TEST_F(TeamReplayTest, ATurnThatAnotherPolicyDrewThanItsRoleIsRefused) {
   EXPECT_EQ(replay_->counters().refused, 1u);
   EXPECT_THAT(CheckRoles(wrong, options_.policies, options_.roles).message(),
               HasSubstr("role \"code\" drawn by the policy planner, not coder"));
+  v1::Trajectory mixed = OfTeam(5, 0);
+  mixed.mutable_turns(1)->clear_prompt_ids();
+  EXPECT_THAT(CheckRoles(mixed, options_.policies, options_.roles).message(),
+              HasSubstr("first turn of the role \"code\" goes on from another's"));
   v1::Trajectory stranger = OfTeam(5, 0);
   stranger.mutable_turns(0)->set_role("spy");
   EXPECT_THAT(CheckRoles(stranger, options_.policies, options_.roles).message(),

@@ -275,7 +275,8 @@ TEST_F(RewardTest, ARoleHasARewardOfItsOwnWhereACommandSaysSo) {
       request.add_turn_roles(role), request.add_last_calls();
     CommandAnswer answer = ScoreOf(0.5, 7);
     answer.by_role = by_role;
-    OpenScore score{.request = request};
+    OpenScore score;
+    score.request = request;
     score.evidence.answers["command"] = answer;
     score.evidence.tools["grade"].set_tests_total(1);
     RewardOptions options;

@@ -238,7 +238,9 @@ Result<Workspace> CommandGradingFiles(const v1::Grading& grading, const Workspac
   for (const auto& [path, file] : agents) {
     const bool named =
         sources.empty() || std::find(sources.begin(), sources.end(), path) != sources.end();
-    if (named && !IsTasksOwn(grading, path, has)) files[path] = file;
+    // A report that the agent left is one that no test wrote.
+    const bool report = path == grading.report_file();
+    if (named && !report && !IsTasksOwn(grading, path, has)) files[path] = file;
   }
   for (auto& [path, file] : ours) {
     // A file of the agent's where a folder of ours must be, or the other way round, makes way.

@@ -25,7 +25,7 @@ namespace tidemill {
 Status CheckCommandGrading(const v1::Grading& grading);
 
 // The files that enter the box: of the agent's those that `sources` names (all where it names none)
-// and that are not the task's own, then the harness.
+// and that are not the task's own nor the report, then the harness.
 Result<Workspace> CommandGradingFiles(const v1::Grading& grading, const Workspace& agents,
                                       BlobStore* blobs);
 

@@ -417,6 +417,18 @@ TEST_F(CommandGrader, ATrustedCommandRunsOnceAndAReportOfOneNumberIsAReward) {
   EXPECT_EQ(Grade(TreeOf({{"notes.txt", "bye"}}), grading).tests_passed(), 0u);
 }
 
+TEST_F(CommandGrader, AReportThatTheAgentLeftIsNone) {
+  v1::Grading grading;
+  grading.set_mode(v1::Grading::MODE_COMMAND);
+  grading.set_trusted(true);
+  grading.set_report(v1::Grading::REPORT_NUMBER);
+  grading.set_report_file("logs/verifier/reward.txt");
+  grading.add_run("true");
+  const auto result = Grade(TreeOf({{"logs/verifier/reward.txt", "1"}}), grading);
+  EXPECT_EQ(result.tests_passed(), 0u) << result.ShortDebugString();
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_FAILED);
+}
+
 TEST_F(CommandGrader, AProgramThatIsNotThereIsOurFailure) {
   v1::Grading grading;
   grading.set_mode(v1::Grading::MODE_COMMAND);
