@@ -59,6 +59,8 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "agent.last_file",         // of the workspace
       "background.allowed",      // tools that are there
       "background.always",       //
+      "team.roles",              // names
+      "role.NAME.files",         // whether a prompt shows those of the workspace
       "dashboard.host",          // of the learner
       "dashboard.token_file",    //
       "gateway.access_log",      // replaced
