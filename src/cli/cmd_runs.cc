@@ -152,7 +152,7 @@ std::optional<std::string> TokenizerPathOf(const RunDirectory& directory) {
 }
 
 // With the tokenizer of the run's policy; without it ids are shown.
-TextOfIds TextOf(const RunDirectory& directory) {
+TextOfIds TextOfRun(const RunDirectory& directory) {
   if (const auto path = TokenizerPathOf(directory)) {
     Result<Tokenizer> tokenizer = Tokenizer::Read(*path);
     if (tokenizer.ok()) {
@@ -212,7 +212,7 @@ int Episodes(const RunsArguments& arguments) {
   if (arguments.best > 0) sort = EpisodeSort::kBest, count = arguments.best;
   const Result<EpisodePage> page = (*reader)->Episodes(filter, sort, {0, count == 0 ? 5 : count});
   if (!page.ok()) return Fail(page.status());
-  const TextOfIds text_of = TextOf(*directory);
+  const TextOfIds text_of = TextOfRun(*directory);
   Json list = Json::array();
   for (const EpisodeRow& row : page->rows) {
     const Result<EpisodeDetail> episode = (*reader)->Episode(row.group, row.member);

@@ -240,7 +240,7 @@ std::string DiffOf(const SkillShelf& shelf, const v1::SkillChange& change) {
   add(change.skill().name());
   for (const v1::SkillName& one : change.from()) add(one.name());
   if (change.kind() != v1::SkillChange::KIND_DELETE) {
-    after[path(change.skill().name())] = {SkillMarkdown(TextOf(change)), false};
+    after[path(change.skill().name())] = {SkillMarkdown(tidemill::TextOf(change)), false};
   }
   return WorkspaceDiff(before, after, kShownDiffBytes);
 }
