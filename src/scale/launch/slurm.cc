@@ -35,10 +35,11 @@ pause() { sleep "$1" & wait "$!" 2>/dev/null; }
 give_up() {
   [ -e "$folder/failed" ] || printf '%s\n' "$1" >"$folder/failed"
   [ -z "$child" ] || { kill -TERM "$child" 2>/dev/null; finish; }
-  others=$(awk -v me="${SLURM_ARRAY_JOB_ID:-}" '$1 != me { print $1 }' "$folder/jobs" 2>/dev/null)
+  others=$(others)
   [ -z "$others" ] || scancel $others
   exit 2
 }
+others() { awk -v me="${SLURM_ARRAY_JOB_ID:-}" '$1 != me { print $1 }' "$folder/jobs" 2>/dev/null; }
 me=)sh" + ShellWord(job) +
           "-${SLURM_ARRAY_TASK_ID:-1}\n";
   return text;
@@ -70,8 +71,9 @@ std::string WorkerScript(const FleetFile& fleet, const SlurmJob& job, uint32_t o
   text += R"sh(  child=$!
   # Another URL: the learner's job runs on another node, and Redis with it.
   while [ -z "$ended" ] && kill -0 "$child" 2>/dev/null && [ "$(url)" = "$seen" ] &&
-    [ ! -e "$folder/failed" ]; do pause 1; done
-  [ "$(url)" = "$seen" ] && [ ! -e "$folder/failed" ] || kill -TERM "$child" 2>/dev/null
+    [ ! -e "$folder/failed" ] && [ ! -e "$folder/done" ]; do pause 1; done
+  # It leaves by itself when the run is done, unless the bus went away before it was told.
+  kill -TERM "$child" 2>/dev/null
   finish
   [ -n "$ended" ] && break
   [ -e "$folder/done" ] && exit 0
@@ -111,6 +113,14 @@ std::string LearnerScript(const FleetFile& fleet, const std::vector<std::string>
   text += "cd " + ShellWord(fleet.directory) + " || give_up \"$me: its folder is missing\"\n";
   text += RedisLines(fleet);
   text += R"sh(trap '[ -z "$redis" ] || kill "$redis" 2>/dev/null' EXIT
+# Redis outlives the workers, for a minute at most: they read from it that the run is done.
+outlast() {
+  [ -n "$redis" ] || return 0
+  for _ in $(seq 60); do
+    [ -n "$(squeue --noheader --states=running --jobs="$(others | paste -sd,)" 2>/dev/null)" ] || return 0
+    pause 1
+  done
+}
 serve
 printf '%s' "$url" >"$folder/bus.url.new" && mv "$folder/bus.url.new" "$folder/bus.url"
 delay=1
@@ -124,7 +134,7 @@ while [ -z "$ended" ]; do
     pause 1
   done
   finish
-  [ "$status" -eq 0 ] && { touch "$folder/done"; exit 0; }
+  [ "$status" -eq 0 ] && { touch "$folder/done"; outlast; exit 0; }
   [ -n "$ended" ] && break
   # Redis ends with this job: the others would wait for it.
   [ "$status" -eq 2 ] && give_up "$me exited with status 2"

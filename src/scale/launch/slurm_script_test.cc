@@ -82,6 +82,26 @@ TEST_F(SlurmScriptTest, ARedisThatCannotBeStartedEndsTheFleetInTheEnd) {
   EXPECT_EQ(TextOf(FailedFile(fleet_)), "redis ended 8 times\n");
 }
 
+TEST_F(SlurmScriptTest, AWorkerThatTheBusLeftBeforeItWasToldIsEndedWhenTheRunIsDone) {
+  std::ofstream(BusFile(fleet_)) << "redis://:secret@127.0.0.1:1/0";
+  std::ofstream(DoneFile(fleet_)) << "";
+  EXPECT_EQ(Run(1, "exec /bin/sleep 60"), 0);
+}
+
+TEST_F(SlurmScriptTest, RedisOutlivesTheWorkersOfARunThatIsDone) {
+  // They are there when it is asked first, and gone when it is asked again.
+  Program("squeue", "echo \"$@\" >>" + folder_ / "asked" + "\nkill -0 $(cat " +
+                        folder_ / "redis.pid" + ") && echo alive >>" + folder_ / "redis" +
+                        ".log\n[ -e " + folder_ / "left" + " ] || { touch " + folder_ / "left" +
+                        "; echo 12; }");
+  fleet_.redis_program =
+      Program("redis", "echo $$ >" + folder_ / "redis.pid" + "; exec /bin/sleep 60");
+  EXPECT_EQ(Run(0, "while [ ! -s " + folder_ / "redis.pid" + " ]; do :; done"), 0);
+  EXPECT_EQ(TextOf(folder_ / "asked"),
+            "--noheader --states=running --jobs=12,13\n--noheader --states=running --jobs=12,13\n");
+  EXPECT_EQ(TextOf(folder_ / "redis.log"), "alive\nalive\n");
+}
+
 TEST_F(SlurmScriptTest, ALearnerThatIsDoneLeavesAMarkAndCancelsNobody) {
   fleet_.redis_address = "127.0.0.1";
   EXPECT_EQ(Run(0, "test \"$TIDEMILL_BUS\" = \"$(cat " + BusFile(fleet_) + ")\" || exit 2"), 0);
