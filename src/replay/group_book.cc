@@ -35,20 +35,31 @@ ReplayMember& GroupBook::Put(v1::Trajectory trajectory) {
   const auto policy = PolicyOf(member.trajectory, options_.policies);
   const std::optional<PolicyId> drew = policy.ok() ? *policy : std::nullopt;
   if (!policy.ok()) {
-    MarkStale(member, policy.status().message());
+    MarkStale(member, Failure::kUnusable, policy.status().message());
   } else if (drew && group.policy.value_or(*drew) != *drew) {
-    MarkStale(member, "another policy than that of its group drew it");
+    MarkStale(member, Failure::kUnusable, "another policy than that of its group drew it");
   } else if (drew) {
     group.policy = drew;
   }
   return member;
 }
 
-void GroupBook::MarkStale(ReplayMember& member, std::string_view reason) {
+void GroupBook::MarkStale(ReplayMember& member, Failure failure, std::string_view detail) {
+  Exclude(member, failure, FailureText(failure, detail));
+}
+
+void GroupBook::MarkGivenUp(ReplayMember& member) {
+  const v1::Trajectory& trajectory = member.trajectory;
+  Exclude(member, FailureNamed(trajectory.failure()).value_or(Failure::kUnusable),
+          trajectory.stale_cause());
+}
+
+void GroupBook::Exclude(ReplayMember& member, Failure failure, const std::string& reason) {
   if (member.excluded) return;
   member.excluded = true;
   ++counters_.stale;
-  writer_.Record(member.trajectory.id(), Fate::kStale, std::string(reason));
+  counters_.stale_by_kind.Add(failure);
+  writer_.Record(member.trajectory.id(), Fate::kStale, reason);
 }
 
 void GroupBook::CompleteIfDone(uint64_t id) {

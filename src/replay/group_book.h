@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/fate.h"
 #include "replay/group_buffer.h"
 #include "replay/replay_counters.h"
 #include "replay/replay_group.h"
@@ -50,7 +51,9 @@ class GroupBook {
   // What the policy may be trained on.
   GroupBuffer& BufferOf(PolicyId policy);
 
-  void MarkStale(ReplayMember& member, std::string_view reason);
+  void MarkStale(ReplayMember& member, Failure failure, std::string_view detail = {});
+  // The same of an episode that was given up, which says itself why.
+  void MarkGivenUp(ReplayMember& member);
   // The group may be gone afterwards.
   void CompleteIfDone(uint64_t group);
   // Whether the group is gone, because a step would learn nothing from it.
@@ -61,6 +64,7 @@ class GroupBook {
   void Forget(uint64_t group);
 
  private:
+  void Exclude(ReplayMember& member, Failure failure, const std::string& reason);
   void Report(uint64_t group, v1::GroupReport report);
   void Accept(uint64_t group);
 
