@@ -58,4 +58,10 @@ std::string FailureText(Failure failure, std::string_view detail) {
   return text;
 }
 
+std::optional<Failure> FailureNamed(std::string_view words) {
+  const auto row = std::find_if(std::begin(kFailures), std::end(kFailures),
+                                [&](const FailureRow& one) { return one.words == words; });
+  return row == std::end(kFailures) ? std::nullopt : std::optional(row->failure);
+}
+
 }  // namespace tidemill

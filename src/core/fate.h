@@ -89,28 +89,29 @@ enum class FailureDeed : uint8_t {
 struct FailureRow {
   Failure failure;
   std::string_view words;  // before the detail; never changed: databases hold it
+  std::string_view key;    // in the names of figures
   FailureDeed deed = FailureDeed::kStale;
 };
 
 inline constexpr FailureRow kFailures[] = {
-    {Failure::kPrompt, "prompt"},
-    {Failure::kEngine, "engine"},
-    {Failure::kTool, "tool unavailable", FailureDeed::kRetry},
-    {Failure::kBoxLost, "the episode's box was lost"},
-    {Failure::kAgent, "agent", FailureDeed::kRetry},
-    {Failure::kRefused, "refused"},
-    {Failure::kUnusable, "put aside"},
-    {Failure::kUnknownTask, "the task is not in this run's task files"},
-    {Failure::kUnscorable, "unscorable"},
-    {Failure::kNoVerdict, "no verdict"},
-    {Failure::kTeacher, "not scored by the teacher"},
-    {Failure::kCapacity, "no room in the environment", FailureDeed::kWait},
-    {Failure::kConnection, "environment unreachable", FailureDeed::kRetry},
-    {Failure::kTimeout, "environment too slow", FailureDeed::kRetry},
-    {Failure::kEnvironment, "environment failed", FailureDeed::kRetry},
-    {Failure::kMasked, "the environment masked it", FailureDeed::kStale},
-    {Failure::kVerifier, "the environment's verifier failed", FailureDeed::kRetry},
-    {Failure::kBadAction, "bad action", FailureDeed::kResult},
+    {Failure::kPrompt, "prompt", "prompt"},
+    {Failure::kEngine, "engine", "engine"},
+    {Failure::kTool, "tool unavailable", "tool", FailureDeed::kRetry},
+    {Failure::kBoxLost, "the episode's box was lost", "box_lost"},
+    {Failure::kAgent, "agent", "agent", FailureDeed::kRetry},
+    {Failure::kRefused, "refused", "refused"},
+    {Failure::kUnusable, "put aside", "unusable"},
+    {Failure::kUnknownTask, "the task is not in this run's task files", "unknown_task"},
+    {Failure::kUnscorable, "unscorable", "unscorable"},
+    {Failure::kNoVerdict, "no verdict", "no_verdict"},
+    {Failure::kTeacher, "not scored by the teacher", "teacher"},
+    {Failure::kCapacity, "no room in the environment", "capacity", FailureDeed::kWait},
+    {Failure::kConnection, "environment unreachable", "connection", FailureDeed::kRetry},
+    {Failure::kTimeout, "environment too slow", "timeout", FailureDeed::kRetry},
+    {Failure::kEnvironment, "environment failed", "environment", FailureDeed::kRetry},
+    {Failure::kMasked, "the environment masked it", "masked", FailureDeed::kStale},
+    {Failure::kVerifier, "the environment's verifier failed", "verifier", FailureDeed::kRetry},
+    {Failure::kBadAction, "bad action", "bad_action", FailureDeed::kResult},
 };
 
 inline const FailureRow& RowOf(Failure failure) {
@@ -119,5 +120,7 @@ inline const FailureRow& RowOf(Failure failure) {
 
 // "engine: the device is lost"; without a detail the words alone.
 std::string FailureText(Failure failure, std::string_view detail = {});
+// nullopt: no row has these words.
+std::optional<Failure> FailureNamed(std::string_view words);
 
 }  // namespace tidemill

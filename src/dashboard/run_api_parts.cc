@@ -248,6 +248,30 @@ Result<HttpResponse> RunApi::Guards(const HttpRequest&, RunView& run) {
   return JsonResponse(FileObject(GuardsFile(run.directory().path())));
 }
 
+namespace {
+
+// What failed, how often, and how many episodes are stale for it. Kinds that never did are left
+// out; what no row of the table names (of an older program) is there with its own words.
+Json KindsJson(const RunCounts& counts, const Json& tick) {
+  Json kinds = Json::array();
+  std::map<std::string, uint64_t> others = counts.stale_by_kind;
+  for (const FailureRow& row : kFailures) {
+    const auto stale = others.extract(std::string(row.words));
+    const uint64_t episodes = stale.empty() ? 0 : stale.mapped();
+    const auto found = tick.find("failed_" + std::string(row.key));
+    const Json failures = found == tick.end() ? Json(0) : *found;
+    if (episodes == 0 && failures == 0) continue;
+    kinds.push_back(
+        {{"kind", row.key}, {"words", row.words}, {"failures", failures}, {"stale", episodes}});
+  }
+  for (const auto& [words, episodes] : others) {
+    kinds.push_back({{"kind", "other"}, {"words", words}, {"failures", 0}, {"stale", episodes}});
+  }
+  return kinds;
+}
+
+}  // namespace
+
 Result<HttpResponse> RunApi::Faults(const HttpRequest&, RunView& run) {
   TM_ASSIGN_OR_RETURN(RunReader * reader, run.reader());
   TM_ASSIGN_OR_RETURN(const RunCounts counts, reader->Counts());
@@ -279,6 +303,7 @@ Result<HttpResponse> RunApi::Faults(const HttpRequest&, RunView& run) {
     json["bad_lines"] = metrics.bad_lines();
     json["tick"] = metrics.Series("tick").Newest();
   }));
+  json["kinds"] = KindsJson(counts, json["tick"]);
   return JsonResponse(json);
 }
 

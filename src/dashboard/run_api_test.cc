@@ -303,6 +303,17 @@ TEST_F(RunApiTest, FaultsAndConfigAreTold) {
   ASSERT_EQ(faults["disagreements"].size(), 1u);
   EXPECT_EQ(faults["disagreements"][0]["scorer"], "proof");
   EXPECT_TRUE(faults["calls"].contains("retries"));
+  uint64_t stale = 0;
+  for (const Json& kind : faults["kinds"]) {
+    EXPECT_TRUE(kind.contains("words") && kind.contains("failures")) << kind.dump();
+    stale += kind["stale"].get<uint64_t>();
+  }
+  uint64_t by_cause = 0;
+  for (const auto& [cause, n] : faults["counts"]["stale_by_cause"].items()) {
+    by_cause += n.get<uint64_t>();
+  }
+  EXPECT_EQ(stale, by_cause) << "each stale episode has a kind";
+  EXPECT_GT(stale, 0u);
   const Json config = Get("/api/runs/small/config");
   EXPECT_EQ(config["values"]["rollout.group_size"], 4);
   EXPECT_EQ(config["values"]["reward.weights.lint"], 0.1);

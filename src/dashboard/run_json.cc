@@ -318,6 +318,7 @@ Json CountsJson(const RunCounts& counts) {
           {"resumes", counts.resumes},
           {"last_version", counts.last_version},
           {"train_by_fate", counts.train_by_fate},
+          {"stale_by_kind", counts.stale_by_kind},
           {"stale_by_cause", counts.stale_by_cause}};
 }
 

@@ -48,13 +48,13 @@ ReplayMember& GroupBook::Put(v1::Trajectory trajectory) {
   member.trajectory = std::move(trajectory);
   const Status right = CheckRoles(member.trajectory, options_.policies, options_.roles);
   if (!right.ok()) {
-    MarkStale(member, right.message());
+    MarkStale(member, Failure::kUnusable, right.message());
     return member;
   }
   for (const PolicyId policy : PoliciesOfTurns(member.trajectory, options_.policies).value()) {
     if (options_.frozen.contains(policy)) continue;
     if (options_.roles.empty() && !group.parts.empty() && !group.parts.contains(policy)) {
-      MarkStale(member, "another policy than that of its group drew it");
+      MarkStale(member, Failure::kUnusable, "another policy than that of its group drew it");
     } else if (!group.parts.contains(policy)) {
       group.parts.emplace(policy, ReplayPart{.roles = RolesOf(policy)});
     }
@@ -62,11 +62,22 @@ ReplayMember& GroupBook::Put(v1::Trajectory trajectory) {
   return member;
 }
 
-void GroupBook::MarkStale(ReplayMember& member, std::string_view reason) {
+void GroupBook::MarkStale(ReplayMember& member, Failure failure, std::string_view detail) {
+  Exclude(member, failure, FailureText(failure, detail));
+}
+
+void GroupBook::MarkGivenUp(ReplayMember& member) {
+  const v1::Trajectory& trajectory = member.trajectory;
+  Exclude(member, FailureNamed(trajectory.failure()).value_or(Failure::kUnusable),
+          trajectory.stale_cause());
+}
+
+void GroupBook::Exclude(ReplayMember& member, Failure failure, const std::string& reason) {
   if (member.excluded) return;
   member.excluded = true;
   ++counters_.stale;
-  writer_.Record(member.trajectory.id(), Fate::kStale, std::string(reason));
+  counters_.stale_by_kind.Add(failure);
+  writer_.Record(member.trajectory.id(), Fate::kStale, reason);
 }
 
 void GroupBook::CompleteIfDone(uint64_t id) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/fate.h"
 #include "replay/group_buffer.h"
 #include "replay/replay_counters.h"
 #include "replay/replay_group.h"
@@ -52,7 +53,9 @@ class GroupBook {
   // What the policy may be trained on.
   GroupBuffer& BufferOf(PolicyId policy);
 
-  void MarkStale(ReplayMember& member, std::string_view reason);
+  void MarkStale(ReplayMember& member, Failure failure, std::string_view detail = {});
+  // The same of an episode that was given up, which says itself why.
+  void MarkGivenUp(ReplayMember& member);
   // The group may be gone afterwards.
   void CompleteIfDone(uint64_t group);
   // Its verdicts are others now. The group may be gone afterwards.
@@ -74,6 +77,7 @@ class GroupBook {
   // The group leaves for good, its whole credit returns.
   void Drop(uint64_t group, Fate fate, const std::string& reason = "");
   void Forget(uint64_t group);
+  void Exclude(ReplayMember& member, Failure failure, const std::string& reason);
   void Report(uint64_t group, v1::GroupReport report);
   void Accept(uint64_t group);
 

@@ -68,8 +68,12 @@ TEST_F(GroupBookTest, AGroupIsCompleteWhenNoPartAwaitsAMemberAnyMore) {
 }
 
 TEST_F(GroupBookTest, WhoIsStaleIsNotAwaitedAndItsGroupIsAttemptedAgain) {
-  book_of_.MarkStale(Put(0, 0), "no box");
-  book_of_.MarkStale(Put(1, 1), "no box");
+  book_of_.MarkStale(Put(0, 0), Failure::kUnscorable, "no box");
+  ReplayMember& given_up = Put(1, 1);
+  given_up.trajectory.set_failure("engine");
+  given_up.trajectory.set_stale_cause("engine: no memory");
+  book_of_.MarkGivenUp(given_up);
+  book_of_.MarkGivenUp(given_up);
   book_of_.CompleteIfDone(7);
   const std::vector<v1::GroupReport> reports = Told();
   ASSERT_EQ(reports.size(), 1u);
@@ -79,6 +83,8 @@ TEST_F(GroupBookTest, WhoIsStaleIsNotAwaitedAndItsGroupIsAttemptedAgain) {
   EXPECT_EQ(book_of_.Find(7), nullptr);
   EXPECT_THAT(first_.forgotten, ElementsAre(7, 7));
   EXPECT_EQ(counters_.stale, 2u);
+  EXPECT_EQ(counters_.stale_by_kind.of(Failure::kUnscorable), 1u);
+  EXPECT_EQ(counters_.stale_by_kind.of(Failure::kEngine), 1u);
 }
 
 TEST_F(GroupBookTest, EqualRewardsTeachNothingAndAreNotAttemptedAgain) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/counters.h"
+#include "core/failure_counters.h"
 
 namespace tidemill {
 
@@ -38,6 +39,11 @@ struct ReplayCounters : CounterSet {
                 {.key = "stale",
                  .metric = "tidemill_stale_total",
                  .help = "Episodes that failed because of the system; kept, never trained on"}};
+  FailureCounters stale_by_kind{
+      *this,
+      {.key = "stale_",
+       .metric = "tidemill_stale_by_kind_total",
+       .help = "Episodes that failed because of the system, by what failed"}};
   Counter too_old{*this,
                   {.key = "too_old",
                    .metric = "tidemill_too_old_total",

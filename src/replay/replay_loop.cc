@@ -78,6 +78,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
         "warning", {{"group", static_cast<double>(id.group())}},
         {{"what", "trajectory " + TrajectoryKey::From(id).ToString() + " " + text}});
     ++counters_.stale;
+    counters_.stale_by_kind.Add(Failure::kUnusable);
     writer_.Record(id, Fate::kStale, text);
   }
   for (const uint64_t id : ids) book_.CompleteIfDone(id);
@@ -193,6 +194,7 @@ void ReplayLoop::Refuse(const Lease& lease, const v1::Trajectory& trajectory,
   record.set_group_members(trajectory.group_members());
   record.set_end(v1::EPISODE_END_GIVEN_UP);
   record.set_stale_cause(FailureText(Failure::kRefused, why));
+  record.set_failure(std::string(RowOf(Failure::kRefused).words));
   writer_.Put(record);
 }
 
@@ -233,7 +235,7 @@ void ReplayLoop::OnStored(v1::Trajectory trajectory, Time now) {
   const MemberOf about{trajectory.id().group(), trajectory.id().member()};
   ReplayMember& member = book_.Put(std::move(trajectory));
   if (member.trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
-    book_.MarkStale(member, member.trajectory.stale_cause());
+    book_.MarkGivenUp(member);
     book_.CompleteIfDone(about.group);
     return scoring_.OnMember(about, now);
   }

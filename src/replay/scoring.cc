@@ -56,7 +56,7 @@ void Scoring::AskAbout(const MemberOf& about, Time now) {
   ReplayMember& member = group.members.at(about.member);
   const v1::Task* task = parts_.tasks.Find(member.trajectory.id().task());
   if (task == nullptr) {
-    parts_.book.MarkStale(member, FailureText(Failure::kUnknownTask));
+    parts_.book.MarkStale(member, Failure::kUnknownTask);
     return parts_.book.CompleteIfDone(about.group);
   }
   ++member.score_tries;
@@ -134,7 +134,7 @@ bool Scoring::OnStored(const v1::Verdict& verdict) {
   } else {
     ++counters.unscored;
     TellUnscored(verdict, counters.unscored, parts_.journal);
-    parts_.book.MarkStale(*member, FailureText(Failure::kUnscorable, verdict.cause()));
+    parts_.book.MarkStale(*member, Failure::kUnscorable, verdict.cause());
   }
   return true;
 }
@@ -160,7 +160,7 @@ void Scoring::OnNoVerdict(const MemberOf& about, Time now) {
     AskAbout(about, now);
   } else {
     const std::string tries = "after " + std::to_string(member->score_tries) + " tries";
-    parts_.book.MarkStale(*member, FailureText(Failure::kNoVerdict, tries));
+    parts_.book.MarkStale(*member, Failure::kNoVerdict, tries);
     parts_.book.CompleteIfDone(about.group);
   }
 }

@@ -53,7 +53,7 @@ void Teaching::Ask(Time now) {
       continue;
     }
     const std::string tries = "no answer after " + std::to_string(member->teacher_tries) + " tries";
-    parts_.book.MarkStale(*member, FailureText(Failure::kTeacher, tries));
+    parts_.book.MarkStale(*member, Failure::kTeacher, tries);
     parts_.book.CompleteIfDone(about.group);
   }
 }
@@ -91,7 +91,7 @@ void Teaching::OnAnswer(const MemberOf& about, ReplayMember& member,
     member.taught = true;
     member.teacher = Strongest(answer, member.trajectory);
   } else {
-    parts_.book.MarkStale(member, FailureText(Failure::kTeacher, answer.cause()));
+    parts_.book.MarkStale(member, Failure::kTeacher, answer.cause());
   }
   parts_.book.CompleteIfDone(about.group);
 }

@@ -4,6 +4,7 @@
 
 #include "bus/read_message.h"
 #include "core/topics.h"
+#include "rollout/open_call.h"
 #include "tools/tool_table.h"
 
 namespace tidemill {
@@ -195,6 +196,7 @@ void RolloutLoop::TakeAgents(Time now) {
     if (it == episodes_.end()) continue;  // given up meanwhile
     Running& running = it->second;
     running.started = false;
+    if (!done.outcome.status.ok()) counters_.failures.Add(done.outcome.failure);
     if (done.outcome.status.ok()) {
       Act(done.tag, running.episode.OnAgent(std::move(done.outcome), clock_.WallMs()), now);
     } else if (RowOf(done.outcome.failure).deed == FailureDeed::kRetry &&
@@ -328,6 +330,8 @@ void RolloutLoop::TakeEngineEvents(Time now) {
     Running* running = OfSequence(event.turn.id);
     if (running == nullptr) continue;  // given up meanwhile
     const EpisodeNumber number = of_sequence_.at(event.turn.id);
+    const bool cancelled = event.turn.finish == TurnFinish::kCancelled;
+    if (!event.status.ok() || cancelled) counters_.failures.Add(Failure::kEngine);
     EpisodeActions actions =
         event.status.ok()
             ? running->episode.OnTurn(event.turn, clock_.WallMs())
@@ -345,6 +349,8 @@ void RolloutLoop::TakeEpisodeFeed(Time now) {
     Running* running = OfSequence(sequence);
     if (running == nullptr) continue;
     const EpisodeNumber number = of_sequence_.at(sequence);
+    const bool cancelled = delta.done && delta.part.finish == TurnFinish::kCancelled;
+    if (!delta.status.ok() || cancelled) counters_.failures.Add(Failure::kEngine);
     EpisodeActions actions;
     if (delta.status.ok()) {
       actions = running->episode.OnTokens(std::move(delta.part), delta.done, clock_.WallMs());
@@ -376,6 +382,9 @@ void RolloutLoop::TakeResults(Time now) {
     if (tool_workers_.size() < kToolWorkersKnown) tool_workers_.insert(result.worker());
     auto it = episodes_.find(number);
     if (it == episodes_.end()) continue;
+    if (FailedThroughUs(result)) {
+      counters_.failures.Add(result.box_lost() ? Failure::kBoxLost : Failure::kTool);
+    }
     Act(number, it->second.episode.OnResult(result, clock_.WallMs()), now);
   }
 }
@@ -397,6 +406,7 @@ void RolloutLoop::OnNoResult(EpisodeNumber number, const std::string& id, const 
   result.set_request_id(id);
   result.set_outcome(v1::OUTCOME_UNAVAILABLE);
   result.set_cause(why);
+  counters_.failures.Add(Failure::kTool);
   Act(number, it->second.episode.OnResult(result, clock_.WallMs()), now);
 }
 
@@ -409,7 +419,13 @@ void RolloutLoop::DropLostGroups(Time now) {
 
 void RolloutLoop::Count(const v1::Trajectory& trajectory) {
   ++counters_.finished;
-  if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) ++counters_.given_up;
+  if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
+    ++counters_.given_up;
+    // The others were counted when they came.
+    if (trajectory.failure() == RowOf(Failure::kPrompt).words) {
+      counters_.failures.Add(Failure::kPrompt);
+    }
+  }
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::ToolCall& call : turn.calls()) {
       counters_.skipped += call.skipped() ? 1 : 0;

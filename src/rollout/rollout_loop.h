@@ -20,6 +20,7 @@
 #include "bus/outbox.h"
 #include "bus/questions.h"
 #include "core/counters.h"
+#include "core/failure_counters.h"
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "core/number_range.h"
@@ -116,6 +117,11 @@ struct RolloutCounters : CounterSet {
                    .metric = "tidemill_skipped_total",
                    .help = "Work abandoned after its retries",
                    .labels = {{"what", "tool"}}}};
+  FailureCounters failures{
+      *this,
+      {.key = "failed_",
+       .metric = "tidemill_failures_total",
+       .help = "Failures of ours in episodes by what failed, those that were tried again too"}};
   Counter calls_lost{*this,
                      {.key = "calls_lost",
                       .metric = "tidemill_tool_calls_lost_total",

@@ -74,6 +74,12 @@ class StillEngine final : public EnginePort {
     event.turn.finish = TurnFinish::kStop;
     events_.Post(std::move(event));
   }
+  void Fail(SequenceId id) {
+    EngineEvent event;
+    event.turn.id = id;
+    event.status = Unavailable("the device is lost");
+    events_.Post(std::move(event));
+  }
   uint64_t drawn = 0;
   std::vector<SequenceId> started, continued, released;
   std::vector<std::vector<TokenId>> prompts;
@@ -168,6 +174,35 @@ TEST_F(RolloutLoopTest, AResultIsTakenOnlyFromWhoWasAsked) {
   EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
   Step();
   EXPECT_EQ(engine_.continued.size(), 1u);
+}
+
+TEST_F(RolloutLoopTest, EachFailureCountsByItsKindThoughItIsTriedAgain) {
+  Send(1);
+  engine_.Finish(engine_.started.at(0));
+  Step();
+  const RolloutCounters& counters = loop_->counters();
+  for (const v1::Outcome outcome : {v1::OUTCOME_UNAVAILABLE, v1::OUTCOME_OK}) {
+    const std::vector<Lease> asked = bus_.Receive(kToolsCompileTopic, 10).value();
+    ASSERT_EQ(asked.size(), 1u);
+    v1::ToolRequest request;
+    ASSERT_TRUE(request.ParseFromString(asked[0].body));
+    v1::ToolResult result;
+    result.set_request_id(request.request_id()), result.set_token(request.token());
+    *result.mutable_episode() = request.episode();
+    result.set_outcome(outcome);
+    EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
+    Step();
+    clock_.Advance(std::chrono::seconds(10));
+    Step();
+  }
+  EXPECT_EQ(engine_.continued.size(), 1u) << "the second try was right";
+  EXPECT_EQ(counters.failures.of(Failure::kTool), 1u);
+  EXPECT_EQ(counters.given_up, 0u);
+  engine_.Fail(engine_.started.at(0));
+  Step();
+  EXPECT_EQ(counters.failures.of(Failure::kEngine), 1u);
+  EXPECT_EQ(counters.failures.of(Failure::kTool), 1u);
+  EXPECT_EQ(counters.given_up, 1u);
 }
 
 // A learner that goes on sends a group again that nobody reported on, under the same number.
@@ -346,6 +381,7 @@ TEST_F(AgentRolloutTest, AFailureOfOursIsTriedAgainAndThenTheEpisodeIsStale) {
     Step();
   }
   EXPECT_EQ(loop_->counters().agent_retries, options_.limits.tool_retries);
+  EXPECT_EQ(loop_->counters().failures.of(Failure::kAgent), options_.limits.tool_retries + 1);
   const auto done = Trajectories();
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].end(), v1::EPISODE_END_GIVEN_UP);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "run/check_backends.h"
+#include "run/loop_options.h"
 #include "run/policies.h"
 #include "run/run_config.h"
 #include "run/teams.h"
@@ -215,6 +216,32 @@ TEST(CheckConfig, AnMcpServerIsAnAddressOrAProgram) {
   EXPECT_EQ(with(one), "");
   one.key_file = "key";
   EXPECT_THAT(with(one), HasSubstr("key_file is for a url"));
+}
+
+TEST(CheckConfig, ToolsOfAnMcpServerAreOfferedInItsWordsAndTheirResultsAreNotShared) {
+  RunConfig config;
+  config.tools.mcp.resize(1);
+  config.tools.mcp[0].name = "handbook";
+  config.tools.mcp[0].prefix = "hb_";
+  EXPECT_THAT(ProtocolOptionsFrom(config).status().message(),
+              HasSubstr("tools.mcp \"handbook\": the server was not asked"));
+  config.tools.mcp[0].listed =
+      R"({"tools": [{"name": "search", "description": "Finds a page.",
+                     "inputSchema": {"type": "object", "required": ["word"]}}]})";
+  const auto options = ProtocolOptionsFrom(config);
+  ASSERT_TRUE(options.ok()) << options.status().ToString();
+  const ToolDescription& tool = options->tools.back();
+  EXPECT_EQ(tool.name, "hb_search");
+  EXPECT_EQ(tool.description, "Finds a page.");
+  EXPECT_THAT(tool.parameters_json, HasSubstr("\"required\":[\"word\"]"));
+  v1::Task task;
+  task.add_tools("hb_search");
+  EXPECT_TRUE(CheckTools({task}, *options).ok());
+  task.add_tools("search");
+  EXPECT_FALSE(CheckTools({task}, *options).ok());
+  const auto loops = LoopOptionsFrom(config, {});
+  ASSERT_TRUE(loops.ok()) << loops.status().ToString();
+  EXPECT_TRUE(loops->tools.asked_tools.contains("hb_search"));
 }
 
 TEST(CheckConfig, OneTeacherIsEnough) {

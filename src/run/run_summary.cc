@@ -152,7 +152,7 @@ Result<RunSnapshot> WithStored(RunSnapshot snapshot, RunReader& reader) {
 
 uint64_t StaleIn(const RunCounts& counts) {
   uint64_t stale = 0;
-  for (const auto& [cause, count] : counts.stale_by_cause) stale += count;
+  for (const auto& [kind, count] : counts.stale_by_kind) stale += count;
   return stale;
 }
 
@@ -282,6 +282,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   if (alone && here["episodes_finished"] > kept) lost += here["episodes_finished"] - kept;
   json["lost"] = lost;
   json["stale"] = std::max<uint64_t>(StaleIn(counts), last["stale"]);
+  json["stale_by_kind"] = counts.stale_by_kind;
   json["stale_by_cause"] = counts.stale_by_cause;
   json["retries"] = last["tool_retries"] + last["agent_retries"] + last["reward_retries"];
   for (const char* name :

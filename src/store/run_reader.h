@@ -163,6 +163,7 @@ struct RunCounts {
   std::map<std::string, uint64_t> train_by_fate;  // purpose TRAIN
   // Given up, or without a verdict, any purpose; the hundred most frequent causes.
   std::map<std::string, uint64_t> stale_by_cause;
+  std::map<std::string, uint64_t> stale_by_kind;  // all of them, by the words of core/fate.h
 };
 
 // What the model wrote in the episodes of tasks, and what was made of it.

@@ -111,18 +111,26 @@ Result<RunCounts> RunReader::Counts() {
                    }
                    return Ok();
                  }));
-  TM_RETURN_IF_ERROR(
-      ForEachRow(*db_,
-                 "SELECT cause, count(*) AS n FROM ("
-                 "SELECT stale_cause AS cause FROM trajectories WHERE stale_cause <> '' UNION ALL "
-                 "SELECT fate_reason FROM trajectories WHERE fate = " +
-                     Quoted(Fate::kStale) +
-                     " AND stale_cause = '' AND fate_reason <> '') GROUP BY cause ORDER BY n DESC, "
-                     "cause LIMIT 100",
-                 [&](Statement& row) {
-                   counts.stale_by_cause[row.Text(0)] = row.Uint(1);
-                   return Ok();
-                 }));
+  const std::string causes =
+      "(SELECT stale_cause AS cause FROM trajectories WHERE stale_cause <> '' UNION ALL "
+      "SELECT fate_reason FROM trajectories WHERE fate = " +
+      Quoted(Fate::kStale) + " AND stale_cause = '' AND fate_reason <> '')";
+  TM_RETURN_IF_ERROR(ForEachRow(*db_,
+                                "SELECT cause, count(*) AS n FROM " + causes +
+                                    " GROUP BY cause ORDER BY n DESC, cause LIMIT 100",
+                                [&](Statement& row) {
+                                  counts.stale_by_cause[row.Text(0)] = row.Uint(1);
+                                  return Ok();
+                                }));
+  // The words of a kind have no ": " in them, which stands in front of the detail.
+  TM_RETURN_IF_ERROR(ForEachRow(*db_,
+                                "SELECT substr(cause, 1, instr(cause || ': ', ': ') - 1) AS kind, "
+                                "count(*) FROM " +
+                                    causes + " GROUP BY kind",
+                                [&](Statement& row) {
+                                  counts.stale_by_kind[row.Text(0)] = row.Uint(1);
+                                  return Ok();
+                                }));
   TM_RETURN_IF_ERROR(ForEachRow(*db_,
                                 "SELECT (SELECT count(*) FROM trajectories WHERE reward IS NULL), "
                                 "(SELECT count(*) FROM groups), "

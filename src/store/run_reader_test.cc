@@ -27,7 +27,8 @@ class RunReaderTest : public testing::Test {
       for (uint32_t member = 0; member < 2; ++member) {
         const v1::TrajectoryId id = SampleId(group, member);
         v1::Trajectory t = SampleTrajectory(id, 10 * static_cast<uint32_t>(group) + member, group);
-        if (group == 5) t.set_end(v1::EPISODE_END_GIVEN_UP), t.set_stale_cause("no sandbox");
+        if (group == 5)
+          t.set_end(v1::EPISODE_END_GIVEN_UP), t.set_stale_cause("engine: no sandbox");
         ops.push_back(PutTrajectory{t});
         if (group == 5) ops.push_back(PutFate{id, Fate::kStale, "no sandbox"});
         if (group < 5) {
@@ -215,7 +216,8 @@ TEST_F(RunReaderTest, StepsCountsAndCheckpoints) {
   EXPECT_EQ(counts->train_by_fate.at("stale"), 2U);
   EXPECT_EQ(counts->train_by_fate.at("stored"), 7U);
   EXPECT_EQ(counts->train_by_fate.at("used"), 3U);
-  EXPECT_EQ(counts->stale_by_cause.at("no sandbox"), 2U);
+  EXPECT_EQ(counts->stale_by_cause.at("engine: no sandbox"), 2U);
+  EXPECT_EQ(counts->stale_by_kind.at("engine"), 2U);
   EXPECT_EQ(reader_->Checkpoints()->at(0).path, "checkpoints/step-2");
 }
 

@@ -12,7 +12,7 @@ export function Faults(props: { run: string }) {
   if (!faults.data || !series.data) return faults.error ? <Problem error={faults.error} /> : <Loading />;
   const f = faults.data;
   const fates = f.counts.train_by_fate;
-  const stale = Object.values<number>(f.counts.stale_by_cause).reduce((a, b) => a + b, 0);
+  const stale = f.kinds.reduce((sum: number, kind: Json) => sum + kind.stale, 0);
   const dead = f.tick.dead_letters ?? 0;
   const retries = Math.max(f.calls.retries, f.tick.tool_retries ?? 0) + (f.tick.reward_retries ?? 0);
   const ticks = series.data.tick;
@@ -34,6 +34,30 @@ export function Faults(props: { run: string }) {
       </div>
       <div class="grid">
         <Chart title="Retries, stale and too old so far" x={ticks.time_ms} xKind="time" series={[{ name: "retries", values: column(ticks, "tool_retries"), color: "c2" }, { name: "stale", values: column(ticks, "stale"), color: "c3" }, { name: "too old", values: column(ticks, "too_old"), color: "c1" }, { name: "zero variance", values: column(ticks, "zero_variance"), color: "c4" }]} min={0} />
+        <Panel title="What failed">
+          {f.kinds.length === 0 ? (
+            <p class="empty">Nothing.</p>
+          ) : (
+            <table class="plain">
+              <thead>
+                <tr>
+                  <th>Part</th>
+                  <th class="num">Failures</th>
+                  <th class="num">Stale episodes</th>
+                </tr>
+              </thead>
+              <tbody>
+                {f.kinds.map((kind: Json) => (
+                  <tr key={kind.words}>
+                    <td>{kind.words}</td>
+                    <td class="num">{short(kind.failures)}</td>
+                    <td class="num">{short(kind.stale)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+        </Panel>
         <Panel title="Episodes that were not trained on">
           {f.fates.length === 0 ? (
             <p class="empty">None.</p>
