@@ -46,7 +46,7 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       next_group_(options_.next_group) {
   for (const DispatchedPolicy& policy : options_.trained) {
     const TaskDifficulty difficulty(train.size(), options_.difficulty_floor, options_.seed);
-    Line& line = lines_.try_emplace(policy.id, policy.gate, difficulty).first->second;
+    Line& line = lines_.try_emplace(policy.id, policy, difficulty).first->second;
     line.gate.Resume(static_cast<int64_t>(policy.steps_done));
   }
   for (const auto& [policy, report] : options_.in_replay) ResumeInReplay(policy, report);
@@ -416,7 +416,7 @@ void Dispatcher::IssueTraining() {
   while (issued) {
     issued = false;
     for (auto& [policy, line] : lines_) {
-      if (!line.last_step) issued = IssueTraining(policy, line) || issued;
+      if (!line.over()) issued = IssueTraining(policy, line) || issued;
     }
   }
 }
@@ -434,7 +434,7 @@ bool Dispatcher::IssueTraining(PolicyId policy, Line& line) {
 // bounds nobody any more.
 bool Dispatcher::IssueForTeam() {
   for (const auto& [policy, line] : lines_) {
-    if (!line.last_step && line.gate.Room() < options_.group_size) return false;
+    if (!line.over() && line.gate.Room() < options_.group_size) return false;
   }
   auto& [policy, line] = *lines_.begin();
   IssueTask(NextTask(policy, line), policy, 0);

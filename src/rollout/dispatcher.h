@@ -39,6 +39,7 @@ struct DispatchedPolicy {
   PolicyId id = PolicyId::kMain;
   GateOptions gate{};
   uint64_t steps_done = 0;  // its own, when resumed
+  uint64_t max_steps = 0;   // it takes no more of its own; 0: the learner says when it is over
 };
 
 struct EvalPlan {
@@ -182,8 +183,14 @@ class Dispatcher final : public Loop {
   };
   // A policy that is trained.
   struct Line {
-    Line(const GateOptions& options, TaskDifficulty known) : gate(options), difficulty(known) {}
+    Line(const DispatchedPolicy& policy, TaskDifficulty known)
+        : gate(policy.gate), max_steps(policy.max_steps), difficulty(known) {}
+    // The learner says that it is over when every policy has taken its last step.
+    bool over() const {
+      return last_step || (max_steps > 0 && gate.steps() >= static_cast<int64_t>(max_steps));
+    }
     AdmissionGate gate;
+    const uint64_t max_steps;
     TaskDifficulty difficulty;
     std::deque<size_t> reissue{};  // tasks to attempt again first
     bool last_step = false;

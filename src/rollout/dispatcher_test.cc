@@ -172,7 +172,8 @@ TEST_F(DispatcherTest, AGroupOfATeamIsIssuedWhereEachOfItsPoliciesHasRoom) {
   options_.policies = PolicyNames({"coder", "planner"});
   options_.team = true;
   const GateOptions gate = options_.trained[0].gate;
-  options_.trained = {{.id = PolicyId{1}, .gate = gate}, {.id = PolicyId{2}, .gate = gate}};
+  options_.trained = {{.id = PolicyId{1}, .gate = gate, .max_steps = 2},
+                      {.id = PolicyId{2}, .gate = gate, .max_steps = 2}};
   Make();
   const std::vector<v1::GroupLease> first = Issued();
   ASSERT_EQ(first.size(), 4u) << "as many as of one policy";
@@ -198,7 +199,7 @@ TEST_F(DispatcherTest, AGroupOfATeamIsIssuedWhereEachOfItsPoliciesHasRoom) {
   report(first[0].group(), 2, false, false);
   report(first[0].group(), 2, false, false);
   EXPECT_EQ(Issued().size(), 1u) << "withdrawn once";
-  StepDone(2, true, "coder");
+  StepDone(2, false, "coder");  // the learner says that it was the last when all have taken theirs
   EXPECT_TRUE(Issued().empty()) << "the planner has no room";
   StepDone(1, false, "planner");
   EXPECT_EQ(Issued().size(), 2u) << "one that took its last step holds nobody back";

@@ -102,7 +102,10 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
     }
     if (!policy.trained) continue;
     const uint64_t own = StartOf(start, policy.id).step;
-    options.trained.push_back({policy.id, GateOf(policy.config), own});
+    options.trained.push_back({.id = policy.id,
+                               .gate = GateOf(policy.config),
+                               .steps_done = own,
+                               .max_steps = config.run.steps});
     options.other_steps_done -= std::min(own, options.other_steps_done);
     if (!evaluates) continue;
     if (config.eval.after) {
