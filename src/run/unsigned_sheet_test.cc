@@ -73,10 +73,13 @@ TEST(UnsignedKeys, EveryKeyThatActsOnAWorkersMachineIsKnown) {
       "learner.group_command",   //
       "learner.options",         //
       "policy.NAME.options",     //
-      "tinker.host",             //
-      "tinker.keys",             //
-      "track.to",                //
-      "learner.rank_address",    //
+      "skills.curator_ca_file",  //
+      "skills.curator_key_env",  //
+      "skills.curator_key_file",
+      "tinker.host",           //
+      "tinker.keys",           //
+      "track.to",              //
+      "learner.rank_address",  //
       "learner.rank_secret_file",
       "model.path",              // a model that is read
       "memory.key_layers",       // of the learner
