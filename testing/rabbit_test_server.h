@@ -96,7 +96,7 @@ class RabbitTestServer {
   }
 
  private:
-  static constexpr Duration kTimeout = std::chrono::seconds(60);
+  static constexpr Duration kTimeout = std::chrono::seconds(150);  // a busy machine
 
   std::vector<std::string> Environment() const {
     const std::string base = directory_.path(), home = Home();

@@ -307,9 +307,14 @@ class RabbitUsers : public testing::Test {
     }
     return "";
   }
-  Result<std::unique_ptr<BrokerBus>> Join(const std::string& role, const std::string& ca,
+  Result<std::unique_ptr<RabbitBus>> Join(const std::string& role, const std::string& ca,
                                           const std::string& run = "mine") {
-    return ConnectBus({.url = Url(role, ca), .run = run, .client = role});
+    RabbitBusOptions options;
+    options.url = Url(role, ca);
+    options.run = run;
+    options.client = role;
+    options.reconnect_max = milliseconds(50);  // it does not wait long for a broker that is back
+    return RabbitBus::Connect(std::move(options));
   }
   // What the broker says to one message of the topic being taken.
   Status TakeRaw(const std::string& role, std::string_view topic) {

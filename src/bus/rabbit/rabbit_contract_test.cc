@@ -28,12 +28,12 @@ class OffsetClock final : public Clock {
 
 class RabbitHarness final : public BusHarness {
  public:
-  explicit RabbitHarness(bool quorum) : names_(Run()) {
+  explicit RabbitHarness(bool quorum) : run_(NewRun()), names_(run_) {
     const std::string url = SharedRabbit()->url() + (quorum ? "?queues=quorum" : "");
     for (auto& client : clients_) {
       RabbitBusOptions options;
       options.url = url;
-      options.run = Run();
+      options.run = run_;
       options.tick = milliseconds(20);
       options.clock = &clock_;
       auto bus = RabbitBus::Connect(options);
@@ -62,10 +62,10 @@ class RabbitHarness final : public BusHarness {
   static constexpr uint16_t kChannel = 1;
   static constexpr const char* kLeft = "test: ms left";
 
-  static std::string Run() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = std::string(test->test_suite_name()) + test->name();
-    return std::to_string(std::hash<std::string>()(name)) + "-" + std::to_string(getpid());
+  // Each its own, so that a test that is repeated finds nothing there.
+  static std::string NewRun() {
+    static int runs = 0;
+    return "contract-" + std::to_string(getpid()) + "-" + std::to_string(++runs);
   }
 
   Result<RabbitEvent> Ask(const Status& sent) {
@@ -104,6 +104,7 @@ class RabbitHarness final : public BusHarness {
     }
   }
 
+  const std::string run_;
   const RabbitNames names_;
   OffsetClock clock_;
   std::unique_ptr<RabbitBus> clients_[2];

@@ -168,6 +168,7 @@ void RabbitIo::Disconnect(const Status& why) {
   reconnect_at_ =
       Now() + std::chrono::duration_cast<Duration>(options_.reconnect_min * random_.Uniform());
   answers_.clear();
+  removing_ = false;
   looks_.clear();
   looks_asked_ = 0;
   looking_ = false;

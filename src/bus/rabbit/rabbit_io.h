@@ -77,7 +77,7 @@ class RabbitIo final : public BrokerCarrier {
   void FinishCopy(uint64_t tag, const std::string& topic, const BusCall& call, int size_change);
   void DoneWith(const BusCall& call, int size_change);
   void Settle(const BusCall& call, int size_change) TM_REQUIRES(shared_.mutex);
-  void AddOwed(std::string_view name, uint64_t generation, int64_t change)
+  void SettleOwed(std::string_view name, uint64_t generation, int& expected, int64_t change)
       TM_REQUIRES(shared_.mutex);
   void OnDelivered(RabbitEvent event);
   void TakeAgain(RabbitDelivery delivery);
@@ -119,6 +119,7 @@ class RabbitIo final : public BrokerCarrier {
   std::vector<std::string> wake_later_;
   std::map<uint16_t, std::deque<Answer>> answers_;  // that will come, by channel
   std::deque<BusCall> asked_;                       // declared or deleted, not yet answered
+  bool removing_ = false;                           // a queue is being deleted
 
   RabbitSender sender_;
   RabbitDeliveries deliveries_;

@@ -31,8 +31,12 @@ uint64_t HeaderNumber(const RabbitMessage& message, std::string_view header) {
 
 }  // namespace
 
+// A queue is deleted when all that was published before is confirmed, and nothing is published
+// until it is gone: the broker refuses what a queue that goes had not confirmed, which is then
+// published again, into the topic's next queue; and what it gets while a quorum queue goes, it may
+// confirm and lose.
 void RabbitIo::SendCalls() {
-  while (broken_.ok() && sender_.waiting() < kUnconfirmedMax &&
+  while (broken_.ok() && !removing_ && sender_.waiting() < kUnconfirmedMax &&
          sender_.waiting_bytes() < kUnconfirmedBytesMax) {
     std::vector<BusCall> calls;
     {
@@ -40,7 +44,16 @@ void RabbitIo::SendCalls() {
       calls = shared_.local.TakeCalls(kCallsAtOnce, kBytesAtOnce);
     }
     if (calls.empty()) return;
-    for (BusCall& call : calls) Send(std::move(call));
+    size_t sent = 0;
+    while (sent < calls.size() && !removing_) {
+      if (calls[sent].letter == 'd' && !sender_.idle()) break;
+      Send(std::move(calls[sent++]));
+    }
+    if (sent == calls.size()) continue;
+    calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(sent));
+    MutexLock lock(shared_.mutex);
+    shared_.local.PutBack(std::move(calls));
+    return;
   }
 }
 
@@ -59,12 +72,11 @@ void RabbitIo::Send(BusCall call) {
     case 'l':
       Check(deliveries_.StopConsuming(*connection_, call.topic));
       return DoneWith(call, 0);
-    case 'f':
-      return sender_.After([this, call = std::move(call)] {
-        MutexLock lock(shared_.mutex);
-        Settle(call, 0);
-        AddOwed(call.topic, call.generation, -std::stoll(call.b));
-      });
+    case 'f': {
+      MutexLock lock(shared_.mutex);
+      SettleOwed(call.topic, call.generation, call.owed_change, -std::stoll(call.b));
+      return Settle(call, 0);
+    }
     default:
       return sender_.After([this, call = std::move(call)] { EndDelivery(call); });
   }
@@ -85,11 +97,15 @@ void RabbitIo::Settle(const BusCall& call, int size_change) {
   }
 }
 
-void RabbitIo::AddOwed(std::string_view name, uint64_t generation, int64_t change) {
+// What an inbox is owed changes when the call is sent: its answer may come before its confirm.
+void RabbitIo::SettleOwed(std::string_view name, uint64_t generation, int& expected,
+                          int64_t change) {
   ViewedTopic* inbox = shared_.local.Find(name);
   if (inbox != nullptr && inbox->generation == generation) {
+    inbox->owed_change -= expected;
     inbox->owed = std::max<int64_t>(0, inbox->owed + change);
   }
+  expected = 0;
 }
 
 void RabbitIo::SendDeclare(BusCall call) {
@@ -117,8 +133,10 @@ void RabbitIo::SendDelete(BusCall call) {
   parked_.Forget(call.topic);
   WriteNote(std::string(kRemovedNote) + call.topic, "", kRemovedLasts);
   Check(connection_->Delete(kRabbitMain, names_.Topic(call.topic)));
+  removing_ = true;
   asked_.push_back(std::move(call));
   answers_[kRabbitMain].push_back([this](const RabbitEvent&) {
+    removing_ = false;
     const BusCall done = std::move(asked_.front());
     asked_.pop_front();
     DoneWith(done, 0);
@@ -135,6 +153,11 @@ void RabbitIo::SendPublish(BusCall call) {
     message.headers = {{std::string(kAnswererHeader), client_},
                        {std::string(kAnswersHeader), std::to_string(++answers_given_[call.topic])}};
   }
+  {
+    MutexLock lock(shared_.mutex);
+    if (call.letter == 'q') SettleOwed(call.a, call.inbox_generation, call.owed_change, 1);
+    if (call.letter == 'r') SettleOwed(call.topic, call.generation, call.owed_change, -1);
+  }
   ++on_its_way_[call.topic];
   Check(sender_.Publish(*connection_, std::move(message), false,
                         [this, call = std::move(call)](RabbitSender::Outcome outcome) {
@@ -147,13 +170,11 @@ void RabbitIo::OnPublished(const BusCall& call, RabbitSender::Outcome outcome) {
   const bool taken = outcome == RabbitSender::Outcome::kTaken;
   MutexLock lock(shared_.mutex);
   Settle(call, taken ? 1 : 0);
-  if (!taken) {
-    ++shared_.stats.dropped;
-    if (call.letter == 'r') shared_.local.InboxGone(call.topic);
-    return;
-  }
-  if (call.letter == 'q') AddOwed(call.a, call.inbox_generation, 1);
-  if (call.letter == 'r') AddOwed(call.topic, call.generation, -1);
+  if (taken) return;
+  ++shared_.stats.dropped;
+  int none = 0;
+  if (call.letter == 'q') SettleOwed(call.a, call.inbox_generation, none, -1);
+  if (call.letter == 'r') shared_.local.InboxGone(call.topic);
 }
 
 void RabbitIo::EndDelivery(const BusCall& call) {
