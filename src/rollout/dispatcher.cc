@@ -433,9 +433,13 @@ bool Dispatcher::IssueTraining(PolicyId policy, Line& line) {
 // One whose gate is full has its next batch: it waits for nobody. One that took its last step
 // bounds nobody any more.
 bool Dispatcher::IssueForTeam() {
+  bool wanted = false;
   for (const auto& [policy, line] : lines_) {
-    if (!line.over() && line.gate.Room() < options_.group_size) return false;
+    if (line.over()) continue;
+    if (line.gate.Room() < options_.group_size) return false;
+    wanted = true;
   }
+  if (!wanted) return false;
   auto& [policy, line] = *lines_.begin();
   IssueTask(NextTask(policy, line), policy, 0);
   return true;

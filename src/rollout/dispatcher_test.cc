@@ -203,6 +203,8 @@ TEST_F(DispatcherTest, AGroupOfATeamIsIssuedWhereEachOfItsPoliciesHasRoom) {
   EXPECT_TRUE(Issued().empty()) << "the planner has no room";
   StepDone(1, false, "planner");
   EXPECT_EQ(Issued().size(), 2u) << "one that took its last step holds nobody back";
+  StepDone(2, false, "planner");
+  EXPECT_TRUE(Issued().empty()) << "nobody learns from them any more";
 }
 
 TEST_F(DispatcherTest, ADroppedGroupGivesItsCreditBackOnceHoweverOftenItIsReported) {
