@@ -80,9 +80,9 @@ class SimEngine final : public EnginePort {
   std::map<SequenceId, Known> known_;
 };
 
-// What the simulated engine and config can have made.
+// What the simulated engine and config can have made; a team works several times as many turns.
 inline MessageLimits SimLimits() {
-  return {.members = 3, .vocabulary = 150, .tokens = 64, .turns = 6};
+  return {.members = 3, .vocabulary = 150, .tokens = 64, .turns = 18};
 }
 
 struct TrainerChecks {

@@ -158,6 +158,8 @@ class FixedOrderLine {
   bool done() const { return loops_.learner->counters().done; }
 
  private:
+  // What the loops have counted.
+  std::string Figures() const;
   uint64_t Reserve(uint64_t step, PolicyStep of);
   void MakeTrainers(const RunConfig& config, const std::string& folder, RunStart& start);
   void MakeLoops(RunConfig config, ToolPort& tools, RunStart start);

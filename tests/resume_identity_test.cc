@@ -103,6 +103,17 @@ void FixedOrderLine::MakeLoops(RunConfig config, ToolPort& tools, RunStart start
   for (Loop* loop : loops_.all()) loop->Attach(waker_);
 }
 
+std::string FixedOrderLine::Figures() const {
+  std::string text;
+  for (const CounterSet* set : loops_.counters()) {
+    for (const Counter* counter : set->all()) {
+      if (counter->load() == 0) continue;
+      text += std::string(counter->about().key) + " " + std::to_string(counter->load()) + ", ";
+    }
+  }
+  return text;
+}
+
 void FixedOrderLine::Run(uint64_t steps, uint64_t more) {
   const auto round = [&] {
     for (Loop* loop : loops_.all()) loop->Step(clock_.Now());
@@ -114,7 +125,7 @@ void FixedOrderLine::Run(uint64_t steps, uint64_t more) {
   while (loops_.learner->counters().steps < steps) {
     round();
     ++rounds;
-    TM_CHECK(rounds < 1'000'000, "the line stands still");
+    TM_CHECK(rounds < 100'000, "the line stands still: " + Figures());
   }
   for (uint64_t i = 0; i < more; ++i) round();
 }
@@ -240,48 +251,6 @@ TEST_F(ResumeIdentity, ATeamOfOneEqualsThePolicyAloneToTheBit) {
   ExpectSameCheckpoint(folder_ + "/alone/checkpoints/" + last,
                        folder_ + "/role/checkpoints/solo/" + last);
 }
-
-TEST_F(ResumeIdentity, ATeamOfTwoPoliciesTrainsBothAndGoesOnAfterAKill) {
-  RealClock clock;
-  auto executor = ToolExecutor::Create({}, nullptr, clock);
-  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
-  RecordedTools::Records records;
-  RunConfig config = Config();
-  config.run.steps = 4;
-  config.learner.lora_rank = 4;
-  config.learner.checkpoint_every_steps = 2;
-  config.policies = {{.name = "coder"}, {.name = "helper", .rank = 2}};
-  config.team = {.kind = "review", .roles = {"code", "look"}};
-  config.roles = {{.name = "code", .policy = "coder"}, {.name = "look", .policy = "helper"}};
-  const std::string whole = folder_ + "/roles-whole", killed = folder_ + "/roles-killed";
-  {
-    RecordedTools tools(records, **executor);
-    FixedOrderLine line(config, whole, tools);
-    line.Run(8, 50);
-    ASSERT_TRUE(line.done());
-  }
-  RecordedTools tools(records, **executor);
-  FixedOrderLine(config, killed, tools).Run(4, 5);
-  FixedOrderLine again(config, killed, tools);
-  again.Run(8, 50);
-  ASSERT_TRUE(again.done());
-  for (const std::string& run : {whole, killed}) {
-    const auto reader = RunReader::Open(run + "/run.db").value();
-    std::map<std::string, uint64_t> own;
-    for (const OwnedStep& step : reader->OwnedSteps().value()) ++own[step.policy];
-    EXPECT_EQ(own, (std::map<std::string, uint64_t>{{"coder", 4}, {"helper", 4}})) << run;
-    std::map<std::string, std::string> drawn;  // by role
-    const EpisodePage page = reader->Episodes({}, EpisodeSort::kOldest, {0, 1000}).value();
-    for (const EpisodeRow& row : page.rows) {
-      for (const v1::Turn& turn : reader->Episode(row.group, row.member)->trajectory.turns()) {
-        const auto [known, first] = drawn.try_emplace(turn.role(), turn.policy());
-        EXPECT_EQ(known->second, turn.policy()) << "one policy draws a role";
-      }
-    }
-    EXPECT_EQ(drawn, (std::map<std::string, std::string>{{"code", "coder"}, {"look", "helper"}}));
-  }
-}
-
 TEST_F(ResumeIdentity, TwoPoliciesGoOnTogetherAfterAKill) {
   RealClock clock;
   auto executor = ToolExecutor::Create({}, nullptr, clock);
