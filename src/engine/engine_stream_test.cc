@@ -85,6 +85,7 @@ TEST_F(EngineStreamTest, AHangUpFreesThePlaceWhileOthersGoOn) {
     bell_.Wait();
     for (const TurnDelta& delta : thread_.feed().TakeAll()) first |= delta.part.id == 1;
   }
+  while (thread_.Stats().running < 2) std::this_thread::yield();  // the other may begin later
   std::thread([&] { thread_.Release(1); }).join();
   while (thread_.Stats().running == 2) std::this_thread::yield();
   EXPECT_EQ(thread_.Stats().running, 1u);
