@@ -5,6 +5,9 @@
 #include <iterator>
 #include <utility>
 
+#include "core/token_support.h"
+#include "proto/tidemill.pb.h"
+
 namespace tidemill {
 namespace {
 
@@ -93,6 +96,22 @@ Status CheckControls(const TurnControls& controls) {
 template <typename T>
 void AppendAll(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+v1::TurnEnd MessageOf(TurnFinish finish) {
+  switch (finish) {
+    case TurnFinish::kStop:
+      return v1::TURN_END_STOP;
+    case TurnFinish::kLength:
+      return v1::TURN_END_LENGTH;
+    case TurnFinish::kContext:
+      return v1::TURN_END_CONTEXT;
+    case TurnFinish::kInterrupted:
+      return v1::TURN_END_INTERRUPTED;
+    case TurnFinish::kCancelled:
+      break;
+  }
+  return v1::TURN_END_UNSPECIFIED;
 }
 
 }  // namespace
@@ -231,6 +250,18 @@ TurnOutput TakeOutput(Sequence& s) {
   next.cached_tokens = s.output.cached_tokens;
   next.place_ms = s.output.place_ms;
   return std::exchange(s.output, std::move(next));
+}
+
+void FillDrawn(const TurnOutput& output, v1::Turn& turn) {
+  turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
+  turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
+  for (const TokenVersionRun& run : output.versions) {
+    v1::VersionRun& out = *turn.add_versions();
+    out.set_version(run.version);
+    out.set_tokens(run.tokens);
+  }
+  turn.set_end(MessageOf(output.finish));
 }
 
 }  // namespace tidemill

@@ -8,6 +8,10 @@
 #include "core/status.h"
 #include "engine/sequence.h"
 
+namespace tidemill::v1 {
+class Turn;
+}
+
 namespace tidemill {
 
 // kInvalid names the field. `has_bytes`: somebody can say what bytes a token stands for.
@@ -26,5 +30,8 @@ bool AppendToken(Sequence& sequence, Drawn drawn, std::optional<uint64_t> versio
 
 // The output since the turn began or this was called last.
 TurnOutput TakeOutput(Sequence& sequence);
+
+// What was drawn, as messages have it; without the experts, whose rows are each caller's own.
+void FillDrawn(const TurnOutput& output, v1::Turn& turn);
 
 }  // namespace tidemill

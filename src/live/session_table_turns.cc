@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/text.h"
-#include "core/token_support.h"
 #include "engine/constraint/constraint.h"
+#include "engine/turn.h"
 #include "gateway/wire_json.h"
 #include "live/canonical.h"
 #include "live/session_table.h"
@@ -30,34 +30,6 @@ std::string Untrainable(const SamplingParams& sampling, const TurnOutput& output
   if (sampling.top_p < 1) return "top_p";
   if (sampling.top_k > 0) return "top_k";
   return sampling.min_p > 0 ? "min_p" : "";
-}
-
-v1::TurnEnd EndOf(TurnFinish finish) {
-  switch (finish) {
-    case TurnFinish::kStop:
-      return v1::TURN_END_STOP;
-    case TurnFinish::kLength:
-      return v1::TURN_END_LENGTH;
-    case TurnFinish::kContext:
-      return v1::TURN_END_CONTEXT;
-    case TurnFinish::kInterrupted:
-      return v1::TURN_END_INTERRUPTED;
-    case TurnFinish::kCancelled:
-      break;
-  }
-  return v1::TURN_END_UNSPECIFIED;
-}
-
-void FillAnswer(const TurnOutput& output, v1::Turn& answer) {
-  answer.mutable_ids()->Add(output.ids.begin(), output.ids.end());
-  answer.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
-  if (!output.supports.empty()) FillSupports(output.supports, 0, *answer.mutable_supports());
-  for (const TokenVersionRun& run : output.versions) {
-    v1::VersionRun& out = *answer.add_versions();
-    out.set_version(run.version);
-    out.set_tokens(run.tokens);
-  }
-  answer.set_end(EndOf(output.finish));
 }
 
 void FillSampling(const TurnParams& params, v1::Sampling& out) {
@@ -105,7 +77,7 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   std::vector<TokenId> prompt = ticket.prompts.at(which).ids;
   v1::SessionTurn record;
   record.set_answer_json(DumpWire(turn.message));
-  FillAnswer(turn.output, *record.mutable_answer());
+  FillDrawn(turn.output, *record.mutable_answer());
   const bool stopped = turn.output.stop.string >= 0;
   if (stopped) record.set_tail(TailOf(turn.output, builder));
   if (options_.redaction) Redact(ticket, ticket.prompts.at(which), builder, prompt, record);

@@ -4,41 +4,13 @@
 #include <utility>
 
 #include "core/token_experts.h"
-#include "core/token_support.h"
+#include "engine/turn.h"
 #include "rollout/job_tools.h"
 
 namespace tidemill {
-namespace {
-
-v1::TurnEnd EndOf(TurnFinish finish) {
-  switch (finish) {
-    case TurnFinish::kStop:
-      return v1::TURN_END_STOP;
-    case TurnFinish::kLength:
-      return v1::TURN_END_LENGTH;
-    case TurnFinish::kContext:
-      return v1::TURN_END_CONTEXT;
-    case TurnFinish::kInterrupted:
-      return v1::TURN_END_INTERRUPTED;
-    case TurnFinish::kCancelled:
-      break;
-  }
-  return v1::TURN_END_UNSPECIFIED;
-}
-
-}  // namespace
-
 void FillTurn(const TurnOutput& output, v1::Turn& turn) {
-  turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
-  turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
-  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
+  FillDrawn(output, turn);
   if (!output.experts.empty()) FillExperts(output.experts, 0, *turn.mutable_experts());
-  for (const TokenVersionRun& run : output.versions) {
-    v1::VersionRun& stored = *turn.add_versions();
-    stored.set_version(run.version);
-    stored.set_tokens(run.tokens);
-  }
-  turn.set_end(EndOf(output.finish));
 }
 
 void PutBranches(std::vector<v1::Trajectory> branches, v1::Trajectory& trajectory,
